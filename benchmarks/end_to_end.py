@@ -24,7 +24,7 @@ from benchmarks.truth.feed import LENGTHS, FedEngine
 from benchmarks.truth.fleet import Fleet, Machine, Work, counts_of
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.comparison_settings import CostSettings
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 
 PLAIN_SECONDS = 120

@@ -5,8 +5,8 @@ Sections are in the order of an operator's questions; causes are collapsed.
 
 from __future__ import annotations
 
-from grafana import panels, style, variables
-from grafana.board import board, mark, row
+from grafana import panels, style
+from grafana.board import ONE_ENGINE, WINDOWS, board, mark, row
 from grafana.panels import SPEEDUP, Look, Panel, Query, band, dashed, line, text_of
 from grafana.promql import ENGINE, ENGINE_KEY, by, number_of_word, percentile
 from grafana.style import Colour
@@ -192,8 +192,7 @@ _TOKENS_DRAFTED = panels.areas(
 
 _BASELINE, _DEVIATION = (ENGINE(f"baseline_acceptance_length_tokens{end}") for end in ("", "_stddev"))
 _USUAL_LOW, _USUAL_HIGH = (f"{_BASELINE} {sign} 2 * {_DEVIATION}" for sign in "-+")
-_LOST = ENGINE("acceptance_dropped", kind="sudden")
-_SUDDEN = f"{_LENGTH} and on ({', '.join(ENGINE_KEY)}) ({_LOST} == 1)"
+_SUDDEN = f"{_LENGTH} and on ({', '.join(ENGINE_KEY)}) ({ENGINE('acceptance_dropped', kind='sudden')} == 1)"
 _AGAINST_BASELINE = panels.lines(
     "Acceptance length against its baseline",
     "Tokens that a draft gives, the bonus token included, and what this engine usually gives, two standard deviations wide. Red is a detected drop.",
@@ -256,7 +255,7 @@ BOARD = board(
     "spec-decode-engine",
     "Speculative decoding / Engine",
     "One engine: does speculation pay, what should be done, and why.",
-    variables=[*variables.ONE_ENGINE, *variables.WINDOWS],
+    variables=[*ONE_ENGINE, *WINDOWS],
     scope=ENGINE,
     marks=[
         mark("Restarts", _RESET, "Counters reset: {{cause}}", Colour.WATCH),

@@ -23,7 +23,6 @@ _AGE = by(_TARGET, f"time() - {EXPORTERS('exporter_last_success_timestamp_second
 # One slow answer is no load; five minutes of them are.
 _SHARE = by(_TARGET, f"avg_over_time({_ANSWERS}[5m]) / {EXPORTERS('exporter_poll_interval_seconds')}")
 _SHARES = cell(style.SHARE_OF_SERVER, filled=False, unit="percentunit", decimals=2)
-_FAILURES = EXPORTERS.increase("exporter_poll_failures_total")
 _SERVED = {"engine_kind": "Kind", "front_end": "Front end", "version": "Version", "page": "Page"}
 _TARGETS = panels.table(
     "Targets",
@@ -35,7 +34,7 @@ _TARGETS = panels.table(
     Query("Page size", _of(_TARGET, "poll_bytes"), {"unit": "bytes", "decimals": 1}),
     Query("Polled every", _of(_TARGET, "poll_interval_seconds"), {"unit": "s"}),
     Query("Server's time", _SHARE, _SHARES),
-    Query("Failures", by(_TARGET, _FAILURES, "sum"), style.COUNT),
+    Query("Failures", by(_TARGET, EXPORTERS.increase("exporter_poll_failures_total"), "sum"), style.COUNT),
     Query("Left out", _of(_TARGET, "engines_not_monitored"), style.COUNT),
     *(Query(title, _of(_TARGET, "target_info", label), wide(110), label) for label, title in _SERVED.items()),
     order=("Up", "Target", "Last success", *_SERVED.values()),
@@ -43,7 +42,6 @@ _TARGETS = panels.table(
     no_value="No target is watched.",
 )
 
-_LOST = EXPORTERS.increase("exporter_log_lines_dropped_total")
 _LOADED = f"1000 * {EXPORTERS('exporter_config_last_reload_success_timestamp_seconds')}"
 _CPU, _MEMORY = {"unit": "percentunit", "decimals": 1}, {"unit": "bytes", "decimals": 0}
 _BUILT = {"version": "Version", "revision": "Revision"}
@@ -66,7 +64,9 @@ _EXPORTERS = panels.table(
     Query("Hash", _of(_EXPORTER, "config_hash"), wide(160, unit="none", decimals=0)),
     Query("Targets", by(_EXPORTER, EXPORTERS("exporter_targets"), "sum"), style.COUNT),
     Query("Left out", _of(_EXPORTER, "targets_not_monitored"), style.COUNT),
-    Query("Log lines lost", by(_EXPORTER, _LOST), style.COUNT),
+    Query(
+        "Log lines lost", by(_EXPORTER, EXPORTERS.increase("exporter_log_lines_dropped_total")), style.COUNT
+    ),
     Query("CPU", _process(PROCESSES.rate("process_cpu_seconds_total")), _CPU),
     Query("Memory", _process(PROCESSES("process_resident_memory_bytes")), _MEMORY),
     Query("Series", _process(PROCESSES("scrape_samples_scraped")), style.COUNT),

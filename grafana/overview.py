@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from grafana import arms, exporters, panels, style, variables
-from grafana.board import board, row
-from grafana.panels import SPEEDUP, Look, Query, cell, line, wide
+from grafana import arms, exporters, panels, style
+from grafana.board import ARM_VARIABLES, INSTANCE, MODEL, WINDOWS, board, row
+from grafana.panels import SPEEDUP, Look, Looks, Query, cell, line, wide
 from grafana.promql import (
     ENGINE_KEY,
     EXPORTERS,
@@ -26,10 +24,9 @@ _TO_ENGINE = (
     "instance=${__data.fields.instance}&var-target=${__data.fields.target}&var-"
     "model_name=${__data.fields.model_name}&var-engine=${__data.fields.engine}"
 )
-_LINK = {"links": [{"title": "Open this engine", "url": _TO_ENGINE}]}
 _KEYS = {"target": "Target", "model_name": "Model", "engine": "Engine", **PLACES, "instance": "Exporter"}
-_KEY_LOOKS: dict[str, dict[str, Any]] = {
-    "Target": {**_LINK, **wide(110)},
+_KEY_LOOKS: Looks = {
+    "Target": {"links": [{"title": "Open this engine", "url": _TO_ENGINE}], **wide(110)},
     "Model": {"custom.minWidth": 150},
     "Engine": wide(65),
     "Exporter": wide(125),
@@ -42,8 +39,6 @@ _DRAFTED, _ACCEPTED = ("window_draft_tokens", "window_accepted_tokens")
 
 # What should be 0.
 _REACHED = EXPORTERS("exporter_target_up")
-_DROPPED = by(ENGINE_KEY, FLEET("acceptance_dropped"))
-_HARMFUL = FLEET("verdict", verdict="harmful")
 _WRONG = [
     panels.count_tile(
         "Alerts",
@@ -55,12 +50,12 @@ _WRONG = [
     panels.count_tile(
         "Slower",
         "Engines on which speculation costs time: even the upper bound of the estimated speed-up is below 1. Switch it off there, or draft fewer tokens.",
-        _HARMFUL,
+        FLEET("verdict", verdict="harmful"),
     ),
     panels.count_tile(
         "Dropped",
         "Engines whose acceptance length is below its own baseline, or that draft in fewer steps. Open the engine for when.",
-        _DROPPED,
+        by(ENGINE_KEY, FLEET("acceptance_dropped")),
     ),
     panels.count_tile(
         "Unreachable",
@@ -114,7 +109,6 @@ _FROM_DRAFTS = panels.trend(
 _VERDICT = number_of_word(FLEET, "verdict", "verdict", style.VERDICTS, ENGINE_KEY)
 _ADVICE = number_of_word(FLEET, "recommendation", "action", style.ACTIONS, ENGINE_KEY)
 _STATE = number_of_word(FLEET, "state", "state", style.STATES, ENGINE_KEY)
-_METHOD = by((*ENGINE_KEY, "method"), FLEET("engine_info"))
 _ENGINES = panels.table(
     "Engines",
     "One row for each engine, the worst verdict first; click a target to open its engine. Speed-up with its 95 % bounds, the trend of acceptance, and the length (bonus token included) are of the long window; “now” is the short one. Best K is a hypothesis to try.",
@@ -122,7 +116,7 @@ _ENGINES = panels.table(
     Query("Verdict", _VERDICT, cell(words=style.VERDICTS, width=110)),
     Query("Advice", _ADVICE, cell(words=style.ACTIONS, filled=False, width=130)),
     Query("State", _STATE, cell(words=style.STATES, filled=False, width=75)),
-    Query("Method", _METHOD, wide(95), label="method"),
+    Query("Method", by((*ENGINE_KEY, "method"), FLEET("engine_info")), wide(95), label="method"),
     Query("Speed-up", by(ENGINE_KEY, _ESTIMATED), cell(style.SPEEDUP, filled=False, width=85, **style.TIMES)),
     Query("at least", by(ENGINE_KEY, FLEET.long("estimated_speedup_ratio_lower")), wide(70, **style.TIMES)),
     Query("at most", by(ENGINE_KEY, FLEET.long("estimated_speedup_ratio_upper")), wide(70, **style.TIMES)),
@@ -190,6 +184,7 @@ _VERDICTS = panels.stacked_counts(
 )
 
 _MODEL = ("model_name",)
+_GENERATED = by(_MODEL, FLEET.rate("generation_tokens_total"), "sum")
 _BY_MODEL = [
     panels.lines(
         "Speed-up by model",
@@ -207,20 +202,17 @@ _BY_MODEL = [
         "Tokens generated, by model",
         "Tokens a second over all engines of the model: how much is at stake.",
         Look(unit="cps", least=0, colour=style.BY_NAME),
-        Query(
-            "{{model_name}}", by(_MODEL, FLEET.rate("generation_tokens_total"), "sum"), style.TOKENS_A_SECOND
-        ),
+        Query("{{model_name}}", _GENERATED, style.TOKENS_A_SECOND),
     ),
 ]
 
 # Time saved has three values, alerts one digit.
-_WIDTHS = (2, 3, 3, 3, 3, 4, 3, 3)
-_TILES = row(4, *_WRONG, _SPEEDUP, _TIME_SAVED, _ACCEPTANCE, _FROM_DRAFTS, widths=_WIDTHS)
+_TILES = row(4, *_WRONG, _SPEEDUP, _TIME_SAVED, _ACCEPTANCE, _FROM_DRAFTS, widths=(2, 3, 3, 3, 3, 4, 3, 3))
 BOARD = board(
     "spec-decode-overview",
     "Speculative decoding / Overview",
     "The fleet at a glance: which engines does speculative decoding slow down, where did acceptance drop, what should be done.",
-    variables=[variables.INSTANCE, variables.MODEL, *variables.WINDOWS, *variables.ARMS],
+    variables=[INSTANCE, MODEL, *WINDOWS, *ARM_VARIABLES],
     scope=FLEET,
     sections={
         "": [_TILES, row(10, _ENGINES), row(8, _ALERTS, _CHANGES, widths=(10, 14))],

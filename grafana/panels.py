@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from grafana import style
 from grafana.style import Steps, Words
-from grafana.variables import DATASOURCE
 
 Panel = dict[str, Any]
 """A panel as Grafana's JSON has it."""
@@ -18,6 +17,7 @@ Properties = Mapping[str, Any]
 Looks = Mapping[str, Properties]
 """Properties of series or columns by name."""
 
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _DASH = "\u2013"
 
 
@@ -41,7 +41,7 @@ class Look(NamedTuple):
     least: float | None = None
     most: float | None = None
     steps: Steps = style.PLAIN
-    colour: Mapping[str, str] | None = None
+    colour: Mapping[str, Any] | None = None
     no_value: str = "no data"
     axis: tuple[float | None, float | None] = (None, None)
     """What an axis shows at least, though the values may go beyond."""
@@ -148,12 +148,11 @@ def _over_time(**custom: object) -> Kind:
     return Kind("timeseries", options, {**usual, **custom})
 
 
-_STACKED = {"lineWidth": 0, "fillOpacity": 70}
-_STACK = {"mode": "normal", "group": "A"}
+_STACKED = {"lineWidth": 0, "fillOpacity": 70, "stacking": {"mode": "normal", "group": "A"}}
 lines = _over_time()
-areas = _over_time(**_STACKED, stacking=_STACK)
+areas = _over_time(**_STACKED)
 counts = _over_time(lineInterpolation="stepAfter")
-stacked_counts = _over_time(**_STACKED, lineInterpolation="stepAfter", stacking=_STACK)
+stacked_counts = _over_time(lineInterpolation="stepAfter", **_STACKED)
 
 
 def _tile(colour: str = "value", *, several: bool = False, history: bool = False) -> Kind:
@@ -229,9 +228,8 @@ def bars(
         "tooltip": {"mode": "single", "sort": "asc"},
     }
     kind = Kind("barchart", options, {"lineWidth": 0, "fillOpacity": 85}, "table", is_instant=True)
-    unnamed = [Query("", query.expr) for query in queries]
     looks = {query.name: query.properties for query in queries}
-    panel = kind(title, description, look, *unnamed, looks=looks)
+    panel = kind(title, description, look, *(Query("", query.expr) for query in queries), looks=looks)
     times = ["Time", *(f"Time {number + 1}" for number in range(len(queries)))]
     panel["transformations"] = [
         {"id": "joinByField", "options": {"byField": x, "mode": "outer"}},
@@ -266,8 +264,7 @@ def table(
     values = _values(columns)
     titles = {**keys, **{column.label or value: column.name for value, column in values.items()}}
     hidden = ["Time", *(value for value, column in values.items() if column.label)]
-    merge = {"id": "merge", "options": {}}
-    panel["transformations"] = [merge, _organized(titles, hidden, order, last)]
+    panel["transformations"] = [{"id": "merge", "options": {}}, _organized(titles, hidden, order, last)]
     # What the panel says when it is empty must not stand in every empty cell.
     panel["fieldConfig"]["overrides"].append(_override("byRegexp", ".*", {"noValue": _DASH}))
     return panel

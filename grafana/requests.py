@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from grafana import panels, style, variables
-from grafana.board import board, row
+from grafana import panels, style
+from grafana.board import INSTANCE, LONG, MODEL, REQUEST_TYPE, board, row
 from grafana.panels import Look, Panel, Query, cell, line
 from grafana.promql import EXPORTERS, FLEET, PLACES, REQUESTS, by, number_of_word, percentile
 
@@ -32,8 +32,6 @@ def _quantiles(label: str, values: Mapping[str, str]) -> Iterator[Query]:
         yield Query(f"{{{{{label}}}}} {percentile(quantile)}", expr, look)
 
 
-_MIXED = by(_MODEL, FLEET.long("mixed_workload"))
-_FALLS = by(_MODEL, FLEET("acceptance_falls_with_prompt"))
 _BELOW = REQUESTS.long("requests_below_break_even_ratio")
 _EVALUATED = REQUESTS.long("window_evaluated_requests")
 _TILES = [
@@ -46,12 +44,12 @@ _TILES = [
     panels.count_tile(
         "Mixed workloads",
         "Models with types, temperatures or prompt lengths whose acceptance lengths clearly differ.",
-        _MIXED,
+        by(_MODEL, FLEET.long("mixed_workload")),
     ),
     panels.count_tile(
         "Acceptance falls with the prompt",
         "Models whose long prompts have a lower acceptance length than short ones, by more than 15 %.",
-        _FALLS,
+        by(_MODEL, FLEET("acceptance_falls_with_prompt")),
     ),
     panels.figure(
         "Below break-even",
@@ -64,25 +62,17 @@ _TILES = [
 _EFFECT = number_of_word(REQUESTS, "request_effect", "effect", style.EFFECTS, _KEY, window="$long")
 _TIME = "request_time_per_output_token_quantile_seconds"
 _MEDIAN_LENGTH = _row("request_acceptance_length_quantile_tokens", quantile="0.5")
-_RATES = {
-    percentile(label): _row("request_acceptance_quantile_ratio", quantile=label)
-    for label in ("0.1", "0.5", "0.9")
-}
+_RATES = {label: _row("request_acceptance_quantile_ratio", quantile=label) for label in ("0.1", "0.5", "0.9")}
+_GROUP = {"request_type": "Type", "temperature": "Temperature", "model_name": "Model"}
 _TABLE = panels.table(
     "Who gains and who loses",
     "One row for each model, type and temperature, over the long window. It gains if the lower 95 % bound of its speed-up is above 1, and loses if the upper one is below. p10 to p90 are acceptance rates over requests, losing is the share below break-even, per token the median time per output token.",
-    {
-        "request_type": "Type",
-        "temperature": "Temperature",
-        "model_name": "Model",
-        **PLACES,
-        "instance": "Exporter",
-    },
+    {**_GROUP, **PLACES, "instance": "Exporter"},
     Query("Effect", _EFFECT, cell(words=style.EFFECTS, width=90)),
     Query("Speed-up", _row("request_speedup_ratio"), cell(style.SPEEDUP, filled=False, **style.TIMES)),
     Query("At least", _row("request_speedup_ratio_lower"), style.TIMES),
     Query("At most", _row("request_speedup_ratio_upper"), style.TIMES),
-    *(Query(title, rate, style.PERCENT) for title, rate in _RATES.items()),
+    *(Query(percentile(label), rate, style.PERCENT) for label, rate in _RATES.items()),
     Query("Length", _MEDIAN_LENGTH, {"decimals": 2}),
     Query("Losing", _row("requests_below_break_even_ratio"), style.PERCENT),
     Query("Per token", _row(_TIME, quantile="0.5"), style.SECONDS),
@@ -114,7 +104,6 @@ _HEAT = panels.heat_over_time(
     Look(unit="cps", decimals=1, no_value=_NOT_SENT),
     Query("{{le}}", _sum(REQUESTS.rate("request_acceptance_ratio_bucket"), "le")),
 )
-
 
 _TIMES_PER_TOKEN = {
     quantile: by(("request_type",), REQUESTS.long(_TIME, quantile=quantile)) for quantile in ("0.5", "0.9")
@@ -157,7 +146,7 @@ BOARD = board(
     "spec-decode-requests",
     "Speculative decoding / Requests",
     "Who gains from speculation and who pays for it: requests by type and temperature, by what each one's response says of its own acceptance. Nothing here comes from the servers' counters.",
-    variables=[variables.INSTANCE, variables.MODEL, variables.REQUEST_TYPE, variables.LONG],
+    variables=[INSTANCE, MODEL, REQUEST_TYPE, LONG],
     scope=FLEET,
     sections={
         "": [row(5, *_TILES), row(9, _TABLE)],

@@ -97,10 +97,8 @@ SECONDS: Mapped = {"unit": "s", "decimals": 1}
 COUNT: Mapped = {"decimals": 0}
 TOKENS_A_SECOND: Mapped = {"unit": "suffix: tok/s", "decimals": 0}
 
-Colouring = dict[str, str]
-"""How values are painted, likewise."""
-BY_THRESHOLDS: Colouring = {"mode": "thresholds"}
-BY_NAME: Colouring = {"mode": "palette-classic-by-name"}
+BY_THRESHOLDS: Mapped = {"mode": "thresholds"}
+BY_NAME: Mapped = {"mode": "palette-classic-by-name"}
 """Of series that differ by name, of which none is better than another."""
 
 
@@ -127,6 +125,6 @@ def nothing(**text: str) -> Mapped:
     return {"type": "special", "options": {"match": "null+nan", "result": shown}}
 
 
-def fixed(colour: str, mode: str = "fixed") -> Colouring:
+def fixed(colour: str, mode: str = "fixed") -> Mapped:
     """Return the way to paint everything in one colour, or in ``shades`` of it."""
     return {"mode": mode, "fixedColor": colour}

@@ -17,7 +17,7 @@ from benchmarks.truth.traffic import Counts
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
+from spec_decode_exporter.config.comparison_settings import CostSettings, LoadCost
 from spec_decode_exporter.window.engine_windows import Window
 
 DRAFTING_SECONDS = int(LENGTHS[-1]) + 10

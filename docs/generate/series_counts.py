@@ -8,7 +8,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
+from spec_decode_exporter.config.comparison_settings import CostSettings, LoadCost
 from spec_decode_exporter.config.schema import Config, Metrics, Profile
 from spec_decode_exporter.costs.baseline import COMPARED, Baseline, BaselineRequests, LearnedHistogram, Period
 from spec_decode_exporter.metrics.page import MetricsPage

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.config.cost_settings import SpeculativeSettings
+from spec_decode_exporter.config.comparison_settings import SpeculativeSettings
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.metrics.table import METRICS
 from tests.fakes.golden import HAS_OTHER_SUMS, rounded

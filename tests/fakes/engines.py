@@ -8,8 +8,7 @@ import pytest
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.config.comparison_settings import ReferenceSettings
-from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
+from spec_decode_exporter.config.comparison_settings import CostSettings, LoadCost, ReferenceSettings
 from spec_decode_exporter.costs.baseline import Baseline
 from spec_decode_exporter.costs.steps import StepReader
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor

@@ -8,7 +8,7 @@ import pytest
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import PAYING, Action
-from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.comparison_settings import CostSettings
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.views.verdict_text import verdict_text
 from tests.fakes.engines import WALL

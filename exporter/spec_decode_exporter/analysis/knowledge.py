@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.config.comparison_settings import ReferenceSettings
-from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.comparison_settings import CostSettings, ReferenceSettings
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.config.types import SettingsPlace
 from spec_decode_exporter.costs.baseline import BaselineSummary

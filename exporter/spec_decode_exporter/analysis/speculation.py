@@ -8,7 +8,7 @@ from math import ceil
 from typing import Final
 
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule, batch_schedule
-from spec_decode_exporter.config.cost_settings import Architecture, SpeculativeSettings
+from spec_decode_exporter.config.comparison_settings import Architecture, SpeculativeSettings
 from spec_decode_exporter.costs.learned import DraftingMethod
 from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
 from spec_decode_exporter.costs.model_architecture import architecture_of, weight_bytes

@@ -13,15 +13,16 @@ from typing import Any, Final, NamedTuple, TypeVar
 import structlog
 from yarl import URL
 
-from spec_decode_exporter.config.cost_settings import SpeculativeSettings
+from spec_decode_exporter.config.comparison_settings import SpeculativeSettings
 from spec_decode_exporter.config.mistakes import Problem, near_name
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.source import FLAGS
-from spec_decode_exporter.config.types import FromVariable, format_duration, parse_duration
+from spec_decode_exporter.config.source import FLAGS, Source
+from spec_decode_exporter.config.types import Context, Expanded, format_duration, parse_duration
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation
 
 ENVIRONMENT_PREFIX: Final = "SPEC_DECODE_EXPORTER_"
+_SPECULATION: Final = ("method", "tokens", "draft_model", "rejection_method")
 _SWITCH: Final = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("", "0", "false", "no", "off"), False),
@@ -34,18 +35,14 @@ _log = structlog.get_logger()
 
 def absolute(path: str) -> str:
     """Return a path of the working directory as an absolute one; a path in a file is relative to that file."""
-    return _as_given(str(Path(path).absolute()), path)
+    return str(Path(path).absolute())
 
 
 def completed(url: str) -> str:
     """Return an address of ``--target`` as ``observe`` reads it: ``localhost:8000`` is http."""
     from spec_decode_exporter.reports.observation import completed_url
 
-    return _as_given(completed_url(url), url)
-
-
-def _as_given(text: str, given: str) -> str:
-    return FromVariable.of(text, given.origin) if isinstance(given, FromVariable) else text
+    return completed_url(url)
 
 
 class Flag(NamedTuple):
@@ -65,11 +62,13 @@ class Flag(NamedTuple):
     """May be given several times. Flags replace the values of the variable, which has commas between them."""
     also: tuple[str, ...] = ()
     """Other names of it."""
+    kept_as: str = ""
+    """Name under which the arguments hold the value, if it is not that of the flag."""
 
     @property
     def destination(self) -> str:
         """The name under which the arguments hold the value."""
-        return self.name.removeprefix("--").replace(".", "_").replace("-", "_")
+        return self.kept_as or self.name.removeprefix("--").replace(".", "_").replace("-", "_")
 
     @property
     def variable(self) -> str:
@@ -95,9 +94,7 @@ RUN_FLAGS: Final = (
     Flag("--log.format", "FORMAT", "logfmt or json (default logfmt)", "log.format"),
 )
 """Flags of ``run`` alone that set a key."""
-_KEYS: Final = {flag.destination: flag.key for flag in (*SERVER_FLAGS, *RUN_FLAGS) if flag.key}
 _NAMES: Final = {flag.key: flag.name for flag in (*SERVER_FLAGS, *RUN_FLAGS)}
-_TARGET: Final = "targets."
 
 
 def add_flags(
@@ -131,12 +128,11 @@ def _value_options(flag: Flag, value: str) -> dict[str, Any]:
     if flag.repeats:
         parts = filter(None, map(str.strip, value.split(",")))
         try:
-            given = [FromVariable.of(part, flag.variable) for part in parts]
-            default = [flag.read(part) if flag.read else part for part in given]
+            default = [flag.read(part) if flag.read else part for part in parts]
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"{flag.variable}: {error}") from None
         return {**options, "action": _Replace, "default": default}
-    return {**options, "default": FromVariable.of(value, flag.variable) if value else flag.default}
+    return {**options, "default": Expanded.of(value, flag.variable) if value else flag.default}
 
 
 class _Replace(argparse.Action):
@@ -158,22 +154,9 @@ class _Replace(argparse.Action):
 
 def general_keys(arguments: argparse.Namespace) -> dict[str, object]:
     """Return the values of the flags that are set, by key of the configuration; those of targets apart."""
-    return {key: value for key, value in _keys(arguments).items() if not key.startswith(_TARGET)}
-
-
-def target_keys(arguments: argparse.Namespace) -> dict[str, dict[str, object]]:
-    """Return the values of the flags that are set, by section and key of a target."""
-    sections: dict[str, dict[str, object]] = {}
-    for path, value in _keys(arguments).items():
-        if path.startswith(_TARGET):
-            section, key = path.removeprefix(_TARGET).split(".")
-            sections.setdefault(section, {})[key] = value
-    return sections
-
-
-def _keys(arguments: argparse.Namespace) -> dict[str, object]:
-    given = vars(arguments)
-    return {key: given[name] for name, key in _KEYS.items() if given.get(name) is not None}
+    flags = [flag for flag in (*SERVER_FLAGS, *RUN_FLAGS) if flag.key and not flag.key.startswith("targets.")]
+    values = {flag.key: getattr(arguments, flag.destination, None) for flag in flags}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def flag_problem(problem: Problem) -> str:
@@ -185,7 +168,7 @@ def flag_problem(problem: Problem) -> str:
 
 def is_given(value: str | None) -> bool:
     """Return whether a flag is on the command line; its variable, often that of ``run``, does not count."""
-    return value is not None and not isinstance(value, FromVariable)
+    return value is not None and not isinstance(value, Expanded)
 
 
 def reject_pairs(arguments: argparse.Namespace, pairs: Mapping[str, str]) -> None:
@@ -202,12 +185,12 @@ def reject_pairs(arguments: argparse.Namespace, pairs: Mapping[str, str]) -> Non
     for name, others in pairs.items():
         for other in others.split() if getattr(arguments, name) is not None else ():
             value = getattr(arguments, other)
-            if value and not isinstance(value, FromVariable):
+            if value and not isinstance(value, Expanded):
                 raise UsageError(f"{flags[other]} and {flags[name]} exclude each other: use one")
 
 
-def vllm_speculation(text: str | None) -> dict[str, object]:
-    """Return the keys of ``speculative`` that vLLM's ``--speculative-config`` holds.
+def speculation_keys(arguments: argparse.Namespace) -> dict[str, object]:
+    """Return the keys of ``speculative`` that vLLM's ``--speculative-config`` holds, and the method of its flag.
 
     An injected sidecar copies that argument unseen from the pod into the variable: an unreadable variable is
     therefore logged and ignored.
@@ -215,20 +198,20 @@ def vllm_speculation(text: str | None) -> dict[str, object]:
     Raises:
         UsageError: The flag is not readable.
     """
-    if text is None:
-        return {}
+    keys, text = dict[str, object](), arguments.speculative_config
     try:
-        speculation = config_speculation(text)
+        speculation = config_speculation(text) if text is not None else None
     except ValueError as error:
-        if not isinstance(text, FromVariable):
+        if not isinstance(text, Expanded):
             raise UsageError(f"--speculative.config {error}") from None
         _log.warning("variable_not_understood", variable=text.origin, reason=str(error))
-        return {}
-    keys = {
-        name: getattr(speculation, name) for name in ("method", "tokens", "draft_model", "rejection_method")
-    }
-    keys |= {"schedule": speculation.schedule.ranges, "adaptive": speculation.is_adaptive}
-    return {key: value for key, value in keys.items() if value}
+        speculation = None
+    if speculation:
+        keys = {name: getattr(speculation, name) for name in _SPECULATION}
+        keys |= {"schedule": speculation.schedule.ranges, "adaptive": speculation.is_adaptive}
+    keys = {key: value for key, value in keys.items() if value}
+    method = arguments.speculative_method
+    return keys if method is None else {**keys, "method": method}
 
 
 def exporter_url(text: str) -> URL:
@@ -247,13 +230,18 @@ def exporter_url(text: str) -> URL:
 
 
 def with_speculation(config: Config, speculation: Mapping[str, object]) -> Config:
-    """Add keys of ``speculative`` to every configured target, except for those that the target sets itself."""
+    """Add keys of ``speculative`` to every configured target, except for those that the target sets itself.
+
+    Raises:
+        ConfigError: A key is not valid.
+    """
     if not speculation:
         return config
     targets = []
     for target in config.targets:
         own = target.speculative.model_dump(exclude_none=True) if target.speculative else {}
-        speculative = SpeculativeSettings.model_validate({**speculation, **own})
+        settings = Source(FLAGS, {**speculation, **own})
+        speculative = settings.validated(SpeculativeSettings, Context(Path()))
         targets.append(target.model_copy(update={"speculative": speculative}))
     return config.model_copy(update={"targets": tuple(targets)})
 

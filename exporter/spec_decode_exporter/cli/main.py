@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from types import ModuleType
 from typing import Final, NoReturn
 
 from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, flag_problem
@@ -98,7 +97,10 @@ def build_parser(environ: Mapping[str, str], command: str | None = None) -> argp
         subparser = subparsers.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         subparser.add_argument("--version", "-V", action="version", version=version)
         if name == command:
-            module = _loaded(command)
+            gc.disable()  # the objects of modules stay: to look for garbage takes a tenth of the start
+            # Imported on use: a sidecar does not load a simulator.
+            module = import_module(f"spec_decode_exporter.cli.{name.replace('-', '_')}")
+            gc.enable()
             subparser.formatter_class = argparse.RawDescriptionHelpFormatter
             subparser.description = getattr(module, "DESCRIPTION", subparser.description)
             subparser.epilog = getattr(module, "EPILOG", None)
@@ -106,15 +108,6 @@ def build_parser(environ: Mapping[str, str], command: str | None = None) -> argp
             known = [*subparser._option_string_actions]  # noqa: SLF001 - argparse has no public list
             subparser.set_defaults(handle=module.handle, flags=known)
     return parser
-
-
-def _loaded(command: str) -> ModuleType:
-    """Return the module of a command, imported on use: a sidecar does not load a simulator."""
-    gc.disable()  # the objects of modules stay: to look for garbage among them takes a tenth of the start
-    try:
-        return import_module(f"spec_decode_exporter.cli.{command.replace('-', '_')}")
-    finally:
-        gc.enable()
 
 
 if __name__ == "__main__":

@@ -23,9 +23,8 @@ from spec_decode_exporter.cli.observe_files import (
     save,
     server_of,
 )
-from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, observe_history
+from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, ProgressBar, observe_history
 from spec_decode_exporter.cli.process import require_stdout, stop_on_signals, write_stdout
-from spec_decode_exporter.cli.progress import ProgressBar
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.clock import Clock
@@ -62,7 +61,10 @@ to compare with. Both end with 1 and no result if a server does not answer. With
 server is on the page with an engine, else 1.
 
 {HTTP_HELP}"""
-_FORMAT: Final = Flag("--format", "FORMAT", "format of the report (default: text, also Markdown); html is for --prometheus.url alone; prometheus writes what /metrics of an exporter would show at the end", choices=(*HISTORY_FORMATS, PROMETHEUS), default="text")  # fmt: skip
+_FLAGS: Final = (
+    Flag("--for", "DURATION", "length of the observation (default: 1m; 5m with --save and --against; all of a recording); 0: until interrupted, over the last hour at most", read=duration(1.0, or_zero=True), kept_as="seconds"),
+    Flag("--format", "FORMAT", "format of the report (default: text, also Markdown); html is for --prometheus.url alone; prometheus writes what /metrics of an exporter would show at the end", choices=(*HISTORY_FORMATS, PROMETHEUS), default="text"),
+)  # fmt: skip
 _EXCLUDED: Final = {
     "prometheus_url": "urls simulate replay record save against baseline_prometheus_url",
     "replay": "urls simulate record baseline_prometheus_url",
@@ -76,15 +78,7 @@ _SHOW_INTERVAL: Final = 1.0
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the arguments of the command; ``environ`` has the values of flags that are not set."""
     add_server_arguments(parser, environ)
-    parser.add_argument(
-        "--for",
-        dest="seconds",
-        metavar="DURATION",
-        type=duration(1.0, or_zero=True),
-        help="length of the observation (default: 1m; 5m with --save and --against; all of a recording); "
-        "0: until interrupted, over the last hour at most",
-    )
-    add_flags(parser, [_FORMAT])
+    add_flags(parser, _FLAGS)
     add_flags(parser, HISTORY_FLAGS, environ)
     add_flags(parser, FILE_FLAGS)
     add_flags(parser, [PROFILE_FLAG], environ)

@@ -15,8 +15,7 @@ from spec_decode_exporter.cli.flags import (
     general_keys,
     is_given,
     scenario,
-    target_keys,
-    vllm_speculation,
+    speculation_keys,
 )
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.config.types import Expanded
@@ -25,6 +24,9 @@ from spec_decode_exporter.reports.observation import observed_config
 
 PROMETHEUS: Final = "prometheus"
 """The value of ``--format`` for metrics, as an exporter would show them."""
+_SIMULATE: Final = Flag(
+    "--simulate", "SCENARIO", "observe an embedded simulated vLLM instead of real servers", read=scenario
+)
 _CONFIG_FILE: Final = Flag(
     "--config.file", "FILE", "a configuration with cost and policy, and with targets if no URL is given"
 )
@@ -51,12 +53,7 @@ def add_server_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, 
         **servers, nargs="*", help="metrics pages (default: localhost:8000); the default path is /metrics"
     )
     parser.add_argument("--target", **servers, nargs=1, help="the same as URL")
-    parser.add_argument(
-        "--simulate",
-        metavar="SCENARIO",
-        type=scenario,
-        help="observe an embedded simulated vLLM instead of real servers",
-    )
+    add_flags(parser, [_SIMULATE])
     parser.set_defaults(simulated=None)
     add_flags(parser, (_CONFIG_FILE, *SERVER_FLAGS), environ)
 
@@ -94,11 +91,9 @@ def _targets(arguments: argparse.Namespace, environ: Mapping[str, str]) -> list[
         if arguments.urls or is_given(arguments.config_file):
             raise UsageError("--simulate brings its own target; use it without URLs and --config.file")
         return [arguments.simulated]
-    keys: dict[str, dict[str, Any]] = target_keys(arguments)
-    speculation = vllm_speculation(arguments.speculative_config)
-    if speculation:
-        keys["speculative"] = {**speculation, **keys.get("speculative", {})}
-    keys |= _http_keys(environ)
+    keys = _http_keys(environ)
+    if speculation := speculation_keys(arguments):
+        keys["speculative"] = speculation
     if arguments.config_file and not arguments.urls:
         return []
     return [{"url": url, **keys} for url in arguments.urls or [DEFAULT_URL]]

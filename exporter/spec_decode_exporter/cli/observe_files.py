@@ -19,7 +19,7 @@ from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_reader import REPORTED_SECONDS
 from spec_decode_exporter.history.recording import RecordingClock, RecordingError, new_targets, read_recording
-from spec_decode_exporter.reports.comparison import STATUS, Comparison, as_json, as_text, compared
+from spec_decode_exporter.reports.comparison import STATUS, as_json, as_text, compared
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observation import MIN_POLLS, Observation
 from spec_decode_exporter.reports.observation_view import ModelView, ObservationView
@@ -35,10 +35,7 @@ FILE_FLAGS: Final = (
     Flag("--against", "FILE|URL", "compare the servers with a file of --save or --format json, or with a server that is measured at the same time"),
 )  # fmt: skip
 _ADDRESS: Final = re.compile(r"[^/]*:\d+(/.*)?")
-_FORMATS: Final[Mapping[str, Callable[[Comparison, TextStyle], str]]] = {
-    "text": as_text,
-    "json": lambda comparison, _: as_json(comparison),
-}
+_FORMATS: Final = ("text", "json")
 _GAPS: Final = 1000
 """Number of polls from which the interval of a recording is taken."""
 
@@ -90,15 +87,11 @@ def comparison(
 ) -> tuple[str, ExitStatus]:
     """Compare the servers with an observation, or with one of them; return the report and the exit status."""
     if server is not None:
-        before = _saved(_part(view, lambda target: target == server.name))
+        before = SavedSnapshot.model_validate(_part(view, lambda target: target == server.name))
         view = _part(view, lambda target: target != server.name)
     assert before is not None  # noqa: S101  --against is a file or a server
-    result = compared(before, _saved(view))
-    return _FORMATS[form](result, style), STATUS[result.outcome]
-
-
-def _saved(view: ObservationView) -> SavedSnapshot:
-    return SavedSnapshot.model_validate(view)
+    result = compared(before, SavedSnapshot.model_validate(view))
+    return as_json(result) if form == "json" else as_text(result, style), STATUS[result.outcome]
 
 
 def _part(view: ObservationView, wanted: Callable[[str], bool]) -> ObservationView:

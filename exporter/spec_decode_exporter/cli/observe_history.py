@@ -6,17 +6,16 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TextIO
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.cli.flags import Flag, reader
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.process import stop_on_signals, write_stdout
-from spec_decode_exporter.cli.progress import ProgressBar
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.types import format_duration, label_matchers, parse_duration
 from spec_decode_exporter.core.clock import Clock
@@ -27,12 +26,14 @@ from spec_decode_exporter.history.history_reader import HistoryQuery, read_histo
 from spec_decode_exporter.history.query_api import MAX_BODY, TIMEOUT, QueryApi
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS, history_status
 from spec_decode_exporter.reports.observation import completed_url
+from spec_decode_exporter.reports.text import bar as progress_bar
 from spec_decode_exporter.reports.text import text_style
 from spec_decode_exporter.scrape.client import Client
 
 DEFAULT_SINCE: Final = "7d"
 MIN_SECONDS: Final = 600.0
 MAX_SECONDS: Final = 400 * 86400.0
+ERASE_LINE: Final = "\r\x1b[K"
 
 HISTORY_FLAGS: Final = (
     Flag("--prometheus.url", "URL", "report the past instead, from the server's metrics in this Prometheus, VictoriaMetrics, Thanos or Mimir", read=reader(lambda text: api_address(completed_url(text)))),
@@ -40,6 +41,29 @@ HISTORY_FLAGS: Final = (
     Flag("--until", "TIME", "end of that report (default: now)"),
     Flag("--match", "MATCHERS", "labels of the series to report, such as 'job=\"vllm\"' (default: all)", read=reader(label_matchers)),
 )  # fmt: skip
+
+
+class ProgressBar:
+    """Bar and a few words on one line of a stream, on a terminal only. A stream that is gone is ignored."""
+
+    def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
+        """Draw on a stream; some environment variables describe the terminal."""
+        self._stream, self._width = stream, text_style(stream, environ).width
+        self.is_shown = self._width is not None and environ.get("TERM") != "dumb"
+
+    def show(self, share: float, words: str) -> None:
+        """Replace the line; ``share`` of the work is done, 0 to 1."""
+        self._write(f"{progress_bar(share):20} {words}"[: self._width])
+
+    def end(self) -> None:
+        """Erase the line."""
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):
+            if self.is_shown:
+                self._stream.write(ERASE_LINE + text)
+                self._stream.flush()
 
 
 async def observe_history(arguments: argparse.Namespace, bar: ProgressBar, clock: Clock) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from spec_decode_exporter.cli.flags import Flag, add_flags, number, reader, whole
 from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
-from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.config.comparison_settings import Architecture
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
 from spec_decode_exporter.costs.methods import METHODS as KNOWN_METHODS
@@ -36,12 +36,8 @@ from spec_decode_exporter.plan.plans import (
 )
 from spec_decode_exporter.plan.report import as_json, as_text
 from spec_decode_exporter.reports.exit_status import ExitStatus
-from spec_decode_exporter.reports.text import TextStyle, text_style
+from spec_decode_exporter.reports.text import text_style
 
-FORMATS: Final[Mapping[str, Callable[[SpeedupPlan, TextStyle], str]]] = {
-    "text": as_text,
-    "json": lambda plan, _: as_json(plan),
-}
 DESCRIPTION: Final = """\
 Calculate whether speculation pays, by the costs that the exporter assumes: of
 a model by its name (--model-name), or of one by its size (--target), then with
@@ -96,7 +92,7 @@ _SPEEDUP: Final = (
     Flag("--acceptance-length", "TOKENS", "or the acceptance length at --tokens: tokens of a step, the target's own included; taken as exact", read=number()),
     Flag("--cost.draft-cost-ratio", "RATIO", "cost of a draft token without the fixed cost, relative to a decode step without speculation", read=number()),
 )  # fmt: skip
-_FORMAT: Final = Flag("--format", "FORMAT", "format of the report (default: text)", choices=FORMATS, default="text")  # fmt: skip
+_FORMAT: Final = Flag("--format", "FORMAT", "format of the report (default: text)", choices=("text", "json"), default="text")  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -116,7 +112,8 @@ def handle(arguments: argparse.Namespace) -> int:
         plan = plan_of(arguments)
     except ModelError as error:
         raise UsageError(str(error)) from None
-    write_stdout(FORMATS[arguments.format](plan, text_style(sys.stdout, os.environ)))
+    is_json = arguments.format == "json"
+    write_stdout(as_json(plan) if is_json else as_text(plan, text_style(sys.stdout, os.environ)))
     return _STATUS.get(plan.outcome, ExitStatus.GOOD) if isinstance(plan, DeploymentPlan) else ExitStatus.GOOD
 
 
@@ -171,17 +168,15 @@ def _common(given: argparse.Namespace) -> dict[str, Any]:
     if given.method is None and given.draft is None:
         raise UsageError(NO_DRAFT)
     values = {
+        "method": present_name(given.method or DRAFT_MODEL),
+        "drafts_in_parallel": given.parallel_drafting,
         "draft_tokens": given.tokens,
         "acceptance": _acceptance(given),
         "running_requests": given.running,
         "context_tokens": given.context,
-    }
-    return {
-        "method": present_name(given.method or DRAFT_MODEL),
-        "drafts_in_parallel": given.parallel_drafting,
         "given_cost_ratio": given.cost_draft_cost_ratio,
-        **{name: value for name, value in values.items() if value is not None},
     }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _acceptance(given: argparse.Namespace) -> float | None:

@@ -58,7 +58,6 @@ exit status:
   3  the setting of an engine is unknown, or none speculates
 """
 FORMATS: Final = ("text", "json", "vllm")
-"""Values of ``--format``."""
 _WAYS: Final = "To know it"
 """Begin of the sentence with the ways to find out."""
 _PATH: Final = "api/v1/snapshot"
@@ -73,16 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         Flag("--exporter", "URL", "instead of servers: a running exporter, such as localhost:7732", read=reader(exporter_url)),
         Flag("--snapshot", "FILE", "or a file: a response of /api/v1/snapshot, or the output of observe --format json", read=Path),
         Flag("--format", "FORMAT", "format of the setting (default: text)", choices=FORMATS, default="text"),
+        Flag("--for", "DURATION", "time to observe servers (default: 1m)", read=duration(5.0, 86_400.0), default=60.0, kept_as="seconds"),
     )  # fmt: skip
     add_flags(parser, sources)
-    parser.add_argument(
-        "--for",
-        dest="seconds",
-        metavar="DURATION",
-        type=duration(5.0, 86_400.0),
-        default=60.0,
-        help="time to observe servers (default: 1m)",
-    )
 
 
 def handle(arguments: argparse.Namespace) -> int:
@@ -159,13 +151,10 @@ def written(engines: Sequence[SavedEngine], form: str, style: TextStyle) -> str:
     for engine in engines:
         key = _without_ways(engine.setting.text), engine.setting.speculative_config
         alike.setdefault(key, []).append(engine)
-    names = {"quote": shlex.quote, "said": said, "first": _first_sentence, "alike": alike.values()}
+    # Of several engines a whole text would be too long to read.
+    first: Callable[[str], str] = lambda text: text.partition(". ")[0].removesuffix(".")  # noqa: E731
+    names = {"quote": shlex.quote, "said": said, "first": first, "alike": alike.values()}
     return render(template, style, engines=engines, ways=ways, **names)
-
-
-def _first_sentence(text: str) -> str:
-    """Return the begin of a text: of several engines the whole would be too long to read."""
-    return text.partition(". ")[0].removesuffix(".")
 
 
 def _without_ways(text: str) -> str:

@@ -21,15 +21,10 @@ from spec_decode_exporter.cli.flags import (
     general_keys,
     reader,
     scenario,
-    target_keys,
-    vllm_speculation,
+    speculation_keys,
     with_speculation,
 )
-from spec_decode_exporter.cli.process import (
-    DroppingStream,
-    log_without_waiting,
-    raise_file_limit,
-)
+from spec_decode_exporter.cli.process import DroppingStream, log_without_waiting, raise_file_limit
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.log import configure_log
@@ -130,18 +125,17 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
         ConfigError: It has mistakes.
         UsageError: Targets come from more than one of a file, flags and the simulator.
     """
-    values = general_keys(arguments)
-    if targets := _targets(arguments):
+    values, speculation = general_keys(arguments), speculation_keys(arguments)
+    if targets := _targets(arguments, speculation):
         values["targets"] = targets
     if arguments.simulated:
         values["requests.ingest"] = True  # the simulator sends its requests
     path = Path(arguments.config_file) if arguments.config_file else None
     config = load_config(path, environ=environ, overrides=values)
-    flags = target_keys(arguments).get("speculative", {}) if path else {}
-    return with_speculation(config, {**vllm_speculation(arguments.speculative_config), **flags})
+    return with_speculation(config, speculation) if path else config
 
 
-def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
+def _targets(arguments: argparse.Namespace, speculation: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the targets that the flags name; empty if no flag is about targets."""
     if arguments.simulate and (arguments.target or arguments.config_file):
         raise UsageError("--simulate brings its own targets; use it without --target and --config.file")
@@ -149,12 +143,11 @@ def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
         raise UsageError("--simulate names its target like the scenario: give each scenario once")
     if arguments.config_file:
         if arguments.target:
-            name = getattr(arguments.target[0], "origin", "--target")
             raise UsageError(
-                f"{name} is for use without --config.file; put it into the file, under `targets`"
+                "--target, or its variable, is for use without --config.file; put it into the file, under `targets`"
             )
         return []
-    settings = target_keys(arguments)
+    settings = {"speculative": speculation} if speculation else {}
     if arguments.simulated:
         return [{**each, **settings} for each in arguments.simulated]
     urls = arguments.target or ([DEFAULT_URL] if settings else [])

@@ -20,10 +20,6 @@ MAX_BATCH: Final = 2**31
 SCHEDULE_KEY: Final = "num_speculative_tokens_per_batch_size"
 
 
-class ScheduleError(ValueError):
-    """Unusable schedule; the text is the reason and quotes none of its content."""
-
-
 @dataclass(frozen=True, slots=True)
 class BatchSchedule:
     """Draft tokens by batch size. Without ranges K applies to every batch."""
@@ -70,29 +66,25 @@ def batch_schedule(value: object) -> BatchSchedule:
     An invalid range invalidates the schedule: a part of it would be another schedule.
 
     Raises:
-        ScheduleError: The value is not a schedule, or exceeds the limits.
+        ValueError: The value is not a schedule, or exceeds the limits; the text quotes none of its content.
     """
     if value is None:
         return NO_SCHEDULE
-    if not isinstance(value, list):
-        raise ScheduleError(f"{SCHEDULE_KEY} is not a list of [first, last, tokens]")
-    if len(value) > MAX_RANGES:
-        raise ScheduleError(f"{SCHEDULE_KEY} has more than {MAX_RANGES} ranges")
+    if not isinstance(value, list) or len(value) > MAX_RANGES:
+        raise ValueError(f"{SCHEDULE_KEY} is not a list of at most {MAX_RANGES} [first, last, tokens]")
     ranges = sorted(map(_range, value))
     if any(later[0] <= earlier[1] for earlier, later in pairwise(ranges)):
-        raise ScheduleError(f"{SCHEDULE_KEY} has ranges that overlap")
+        raise ValueError(f"{SCHEDULE_KEY} has ranges that overlap")
     return BatchSchedule(tuple(first for first, _, _ in ranges), tuple(tokens for _, _, tokens in ranges))
 
 
 def _range(entry: object) -> tuple[int, int, int]:
     # Not isinstance(…, int): JSON's true is an int in Python.
     if not (isinstance(entry, list) and len(entry) == 3 and all(type(each) is int for each in entry)):  # noqa: PLR2004
-        raise ScheduleError(f"{SCHEDULE_KEY} has a range that is not [first, last, tokens] in whole numbers")
+        raise ValueError(f"{SCHEDULE_KEY} has a range that is not [first, last, tokens] in whole numbers")
     first, last, tokens = entry
     if not 1 <= first <= last <= MAX_BATCH:
-        raise ScheduleError(f"{SCHEDULE_KEY} has a range that is not within 1 and {MAX_BATCH}")
+        raise ValueError(f"{SCHEDULE_KEY} has a range that is not within 1 and {MAX_BATCH}")
     if not 0 <= tokens <= MAX_DRAFT_TOKENS:
-        raise ScheduleError(
-            f"{SCHEDULE_KEY} has a number of tokens that is not within 0 and {MAX_DRAFT_TOKENS}"
-        )
+        raise ValueError(f"{SCHEDULE_KEY} has a number of tokens that is not within 0 and {MAX_DRAFT_TOKENS}")
     return first, last, tokens

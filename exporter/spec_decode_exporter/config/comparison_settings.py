@@ -1,15 +1,15 @@
-"""Settings of comparisons: with a reference rate, with time without speculation, or with other servers."""
+"""Settings of speculation and its cost, and of comparisons: with a reference, a baseline or other servers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from itertools import combinations
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
 
-from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
-from spec_decode_exporter.config.cost_settings import ModelText
+from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS, batch_schedule
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.mistakes import Mistake, MistakesError
 from spec_decode_exporter.config.types import (
@@ -18,8 +18,10 @@ from spec_decode_exporter.config.types import (
     LocatedPath,
     NotEmpty,
     Printable,
+    Quantity,
     Section,
     Share,
+    Size,
     context_of,
     excludes,
     label_matchers,
@@ -27,6 +29,24 @@ from spec_decode_exporter.config.types import (
     matches,
     refuses,
 )
+
+ModelText = Annotated[str, Field(min_length=1, max_length=256), Printable]
+
+
+class Architecture(StrEnum):
+    """Architecture of a target model."""
+
+    DENSE = "dense"
+    MIXTURE_OF_EXPERTS = "mixture_of_experts"
+
+
+Load = Annotated[float, Field(gt=0)]
+"""A number of concurrent requests."""
+Schedule = Annotated[
+    tuple[tuple[int, ...], ...],
+    AfterValidator(lambda ranges: batch_schedule([list(each) for each in ranges]).ranges),
+]
+"""Draft tokens by batch size, vLLM's ``num_speculative_tokens_per_batch_size``: checked as of a server, sorted."""
 
 
 def _match_problem(label: str) -> str | None:
@@ -39,6 +59,52 @@ Name = Annotated[str, matches(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "is not a name
 Lookback = Annotated[Duration, refuses(lambda seconds: None if 3600 <= seconds <= 90 * 86_400 else "must be 1h to 90d")]  # noqa: PLR2004  an older baseline is forgotten
 MatchLabel = Annotated[str, refuses(_match_problem)]
 MatchValue = Annotated[str, Field(min_length=1, max_length=256), Printable]
+
+
+class SpeculativeSettings(Section):
+    """Speculation of a server, for servers whose metrics do not include it."""
+
+    method: ModelText | None = Field(default=None, description="Method by its name in vLLM, such as `eagle3`, `mtp`, `draft_model`, `ngram`.")
+    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="Number of draft tokens, vLLM's `num_speculative_tokens`.")
+    draft_model: ModelText | None = Field(default=None, description="Name of the draft model.")
+    draft_memory: Size | None = Field(default=None, description="Memory of the drafter's weights on the GPUs of an engine, such as `2GiB`, to show the return on it; by default from the draft model's name.")
+    schedule: Schedule = Field(default=(), description="Draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for each range of running requests.")
+    architecture: Annotated[Architecture, WithJsonSchema({"type": "string", "enum": [*map(str, Architecture)]})] | None = Field(default=None, description="Architecture of the served model, `dense` or `mixture_of_experts`: it decides how the cost changes with load. By default from the model's name.")
+    expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(default=(), description="Expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`.")
+    rejection_method: ModelText | None = Field(default=None, description="Rejection sampling, vLLM's `rejection_sample_method`. `fly` is lossy (finding `lossy_rejection`).")
+    adaptive: bool = Field(default=False, description="Server chooses how many drafts it verifies, vLLM's `enable_adaptive_verification`. Acceptance rates and advice on draft tokens are then absent.")
+
+
+class LoadCost(Section):
+    """The cost of a draft token at one load."""
+
+    running_requests: Load = Field(description="Number of concurrent requests.")
+    draft_cost_ratio: Quantity = Field(description="Cost of one more draft token at this load, relative to a decode step without speculation.")
+
+
+def _by_load(loads: tuple[LoadCost, ...]) -> tuple[LoadCost, ...]:
+    if len(loads) < 2:  # noqa: PLR2004  two points make a line
+        raise ValueError("needs two loads or more; for one, use `draft_cost_ratio` and `running_requests`")
+    if len({load.running_requests for load in loads}) < len(loads):
+        raise ValueError("has several costs at one number of running requests; keep one of each")
+    return tuple(sorted(loads, key=lambda load: load.running_requests))
+
+
+class CostSettings(Section):
+    """The cost of drafting.
+
+    Set one of `draft_cost_ratio` and `loads`.
+    """
+
+    draft_cost_ratio: Quantity | None = Field(default=None, description="Cost of one more draft token, drafting and verification, relative to a decode step without speculation; without `fixed_cost_ratio` ([how to measure](../guide/cost.md#measure-the-cost-yourself)).")
+    loads: Annotated[tuple[LoadCost, ...], AfterValidator(_by_load), excludes("draft_cost_ratio")] = Field(default=(), description="Cost at several loads, in any order. It gives the load up to which speculation pays.")
+    fixed_cost_ratio: Quantity = Field(default=0.0, description="Cost per step that does not depend on the number of draft tokens, relative to a decode step: a parallel drafter, an n-gram search.")
+    running_requests: Annotated[Load | None, excludes("loads")] = Field(default=None, description="Number of concurrent requests at which the cost was measured. The cost then applies from half to twice this load. Not with `loads`.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield a cost that is missing."""
+        if self.draft_cost_ratio is None and not self.loads:
+            yield (), "has no cost; add `draft_cost_ratio` or `loads`"
 
 
 class ReferenceSettings(Section):
@@ -127,11 +193,7 @@ class ExperimentSettings(Section):
         for (first, one), (second, other) in combinations(self.arms.items(), 2):
             common = one.match.keys() & other.match.keys()
             if all(one.match[label] == other.match[label] for label in common):
-                message = f"may match the engines of `{first}`"
-                yield (
-                    ("arms", second, "match"),
-                    f"{message}; give both a label in common with different values",
-                )
+                yield ("arms", second, "match"), f"may match the engines of `{first}`; give both a label in common with different values"
         if self.baseline not in self.arms:
             known = ", ".join(self.arms) or "none"
             yield ("baseline",), f"is not one of the arms; there are {known}"

@@ -27,17 +27,10 @@ _RESERVED_HEADERS: Final = (
 """Headers that the client sets, or that would change the kind of request."""
 
 
-def _header_problem(name: str) -> str | None:
-    if name.lower() not in _RESERVED_HEADERS.split():
-        return None
-    remedy = "use `authorization` or `basic_auth`" if name.lower() == "authorization" else "remove it"
-    return f"is a header that the exporter sets itself; {remedy}"
-
-
 # fmt: off
 Token = matches(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "is not a word that a header may hold: letters, digits and hyphens")
 Scheme = Annotated[str, Token, refuses(lambda scheme: "cannot be Basic; use `basic_auth` with a username and a password" if scheme.lower() == "basic" else None)]
-HeaderName = Annotated[str, Token, refuses(_header_problem)]
+HeaderName = Annotated[str, Token, refuses(lambda name: "is a header that the exporter sets itself; remove it, or use `authorization` or `basic_auth`" if name.lower() in _RESERVED_HEADERS.split() else None)]
 HeaderText = Annotated[str, Public, matches(r"[\x20-\x7e]*", "is not a header's value: it must be one line of visible ASCII characters")]
 
 

@@ -83,10 +83,7 @@ def misordered(place: KeyPath, own: Policy, whole: Policy) -> Iterator[Mistake]:
     """Yield the thresholds of ``whole`` that contradict each other, each at a key that ``own``, at ``place``, sets."""
     for lower, upper in pairwise(("harmful", "poor", "marginal", "healthy")):
         low, high = getattr(whole.speedup, lower), getattr(whole.speedup, upper)
-        if low > high and upper in own.speedup.model_fields_set:
-            yield (*place, "speedup", upper), f"is less than `{lower}`, {low:g}; raise it, or lower `{lower}`"
-        elif low > high and lower in own.speedup.model_fields_set:
-            yield (
-                (*place, "speedup", lower),
-                f"is more than `{upper}`, {high:g}; lower it, or raise `{upper}`",
-            )
+        changed = [name for name in (upper, lower) if name in own.speedup.model_fields_set]
+        if low > high and changed:
+            wrong = f"makes `{lower}`, {low:g}, more than `{upper}`, {high:g}"
+            yield (*place, "speedup", changed[0]), f"{wrong}; change one of the two"

@@ -19,10 +19,10 @@ from pydantic import (
 
 from spec_decode_exporter.config.comparison_settings import (
     BaselineSettings,
+    CostSettings,
     ExperimentSettings,
     ReferenceSettings,
 )
-from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.mistakes import Mistake, near_name
 from spec_decode_exporter.config.policy import Policy, merged, misordered
 from spec_decode_exporter.config.target_settings import Discovery, TargetSettings
@@ -49,22 +49,11 @@ MIN_SALT: Final = 16
 """Bytes of a salt: a shorter one could be guessed, and with it the users."""
 
 
-class Group(StrEnum):
-    """Metrics that are enabled and disabled together."""
-
-    COUNTERS = "counters"
-    ACCEPTANCE = "acceptance"
-    RATES = "rates"
-    SUMS = "sums"
-    LATENCY = "latency"
-    LOAD = "load"
-    DISTRIBUTION = "distribution"
-    PAY = "pay"
-    DROPS = "drops"
-    EXPERIMENTS = "experiments"
-    REQUESTS = "requests"
-    INTEGRITY = "integrity"
-    EXPORTER = "exporter"
+Group = StrEnum(
+    "Group",
+    "COUNTERS ACCEPTANCE RATES SUMS LATENCY LOAD DISTRIBUTION PAY DROPS EXPERIMENTS REQUESTS INTEGRITY EXPORTER",
+)
+"""Metrics that are enabled and disabled together; each has its name in lower case as value."""
 
 
 class Profile(StrEnum):
@@ -75,19 +64,8 @@ class Profile(StrEnum):
     FULL = "full"
 
 
-def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
-    repeated = sorted({format_duration(window) for window in windows if windows.count(window) > 1})
-    if repeated:
-        raise ValueError(f"holds {', '.join(repeated)} more than once; remove the repetition")
-    return tuple(sorted(windows))
-
-
-def _order_problem(bounds: tuple[float, ...]) -> str | None:
-    ascends = list(bounds) == sorted(set(bounds))
-    return None if ascends else "do not ascend; write each bound once, the lowest first"
-
-
-Windows = Annotated[tuple[Duration, ...], NotEmpty, AfterValidator(_ascending)]
+Sorted = AfterValidator(lambda values: tuple(sorted(set(values))))
+"""The values in ascending order, each once."""
 PromptBound = Annotated[int, Field(ge=1, le=10_000_000)]
 Bound = Annotated[float, Field(ge=0, le=100)]
 
@@ -165,10 +143,7 @@ class RequestUsers(Section):
 
     @model_validator(mode="after")
     def _salted(self) -> Self:
-        try:
-            self._key = read_bounded(self.salt_file, MAX_FILE_BYTES).strip()
-        except OSError as error:
-            raise ValueError(f"has a `salt_file` that cannot be read: {error.strerror}") from None
+        self._key = read_bounded(self.salt_file, MAX_FILE_BYTES).strip()
         if len(self._key) < MIN_SALT:
             raise ValueError(f"has a salt of less than {MIN_SALT} bytes; `openssl rand -hex 32` writes one")
         return self
@@ -178,8 +153,8 @@ class RequestSettings(Section):
     """Requests that are sent to `/api/v1/requests`; see [requests.md](../guide/requests.md)."""
 
     ingest: bool = Field(default=False, description="Accept requests. Any client that can open the exporter's pages can then send them.")
-    temperatures: Annotated[tuple[Bound, ...], NotEmpty, refuses(_order_problem)] = Field(default=(0.0, 0.3, 0.7, 1.0), max_length=12, description="Upper bounds of the temperature buckets, the values of the label `temperature`.")
-    prompt_tokens: Annotated[tuple[PromptBound, ...], NotEmpty, refuses(_order_problem)] = Field(default=(1_000, 4_000, 16_000, 64_000), max_length=12, description="Upper bounds of the buckets of prompt lengths, in tokens, the values of the label `prompt_tokens`. Each bucket of a model has up to 8 series, 11 in the profile `full`.")
+    temperatures: Annotated[tuple[Bound, ...], NotEmpty, Sorted] = Field(default=(0.0, 0.3, 0.7, 1.0), max_length=12, description="Upper bounds of the temperature buckets, the values of the label `temperature`.")
+    prompt_tokens: Annotated[tuple[PromptBound, ...], NotEmpty, Sorted] = Field(default=(1_000, 4_000, 16_000, 64_000), max_length=12, description="Upper bounds of the buckets of prompt lengths, in tokens, the values of the label `prompt_tokens`. Each bucket of a model has up to 8 series, 11 in the profile `full`.")
     models: Annotated[int, Field(ge=1, le=200)] = Field(default=20, description="Maximum number of models with their own series; the others are `other`.")
     types: Annotated[int, Field(ge=1, le=200)] = Field(default=10, description="Maximum number of request types with their own series; the others are `other`.")
     groups: Annotated[int, Field(ge=1, le=2_000)] = Field(default=60, description="Maximum number of combinations of model, type and temperature. Each has up to 37 series, 74 in the profile `full`; the others are `other` of their model.")
@@ -191,7 +166,7 @@ class RequestSettings(Section):
 class Config(Section):
     """The configuration. An empty file is valid: every key has a default."""
 
-    windows: Windows = Field(default=(30.0, 300.0), description="Lengths of the sliding windows, the values of the label `window`.")
+    windows: Annotated[tuple[Duration, ...], NotEmpty, Sorted] = Field(default=(30.0, 300.0), description="Lengths of the sliding windows, the values of the label `window`.")
     poll: Poll = Field(default_factory=Poll, description="Polling of the servers.")
     cost: CostSettings | None = Field(default=None, description="Cost of drafting, for targets without their own `cost`. By default the exporter measures it if possible.")
     baseline: BaselineSettings | None = Field(default=None, description="Source of the baseline, for targets without their own `baseline`.")

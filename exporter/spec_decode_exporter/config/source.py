@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -25,7 +24,7 @@ from spec_decode_exporter.config.mistakes import (
     dotted,
     near_name,
 )
-from spec_decode_exporter.config.types import MAX_FILE_BYTES, Context, Expanded, FromVariable
+from spec_decode_exporter.config.types import MAX_FILE_BYTES, Context, Expanded
 from spec_decode_exporter.core.files import size_text
 
 if typing.TYPE_CHECKING:
@@ -38,8 +37,8 @@ MAX_ALIASED: Final = 100_000
 
 Each 100 characters of a text or a key count as one more, since they are checked at each repetition.
 """
-FLAGS: Final = "command line"
-"""The place of a mistake in a flag. The place of a mistake in a variable is its name."""
+FLAGS: Final = "command line or environment"
+"""The place of a mistake in a flag, or in its variable."""
 _MAX_PROBLEMS: Final = 100
 """Mistakes that are reported."""
 _MAX_QUOTED: Final = 100
@@ -90,14 +89,11 @@ class Source:
     """Values that have a mistake already."""
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     """Mistakes by their line; 0 for those of flags."""
-    omitted: int = 0
 
     def add_problem(self, path: KeyPath, message: str, line: int = 0) -> None:
         """Add a mistake at a line, by default that of the value or of the nearest one around it."""
-        if len(self.problems) >= _MAX_PROBLEMS:
-            self.omitted += 1
-        elif line == 0 and (self.name == FLAGS or any(path[: len(key)] == key for key in self.overridden)):
-            self.problems.append((0, Problem(_origin(self.data, path), dotted(path), message)))
+        if line == 0 and (self.name == FLAGS or any(path[: len(key)] == key for key in self.overridden)):
+            self.problems.append((0, Problem(FLAGS, dotted(path), message)))
         elif line or path not in self.broken:
             around = (path[:end] for end in range(len(path), -1, -1))
             line = line or next((self.lines[place] for place in around if place in self.lines), 1)
@@ -114,8 +110,7 @@ class Source:
             return model.model_validate(self.data, context=context)
         except ValidationError as error:
             details = error.errors(include_url=False)
-            self.omitted += len(details[_MAX_PROBLEMS:])
-            for detail in details[:_MAX_PROBLEMS]:
+            for detail in details[: _MAX_PROBLEMS + 1]:
                 for path, message in explain(detail, model):
                     self.add_problem(path, message)
             raise self._error() from None
@@ -128,26 +123,9 @@ class Source:
     def _error(self) -> ConfigError:
         """Return the mistakes in the order of the file."""
         ordered = [problem for _, problem in sorted(self.problems, key=lambda entry: entry[0])]
-        if self.omitted:
-            ordered.append(Problem(self.name, "", f"and {self.omitted} more mistakes"))
+        if len(ordered) > _MAX_PROBLEMS:
+            ordered[_MAX_PROBLEMS:] = [Problem(self.name, "", "has more mistakes")]
         return ConfigError(dict.fromkeys(ordered))
-
-
-def _origin(data: Any, path: KeyPath) -> str:  # noqa: ANN401  a value of any depth
-    """Return the variable of the value at ``path`` or of the nearest one around it, or ``FLAGS``."""
-    with suppress(LookupError, TypeError):
-        for step in path:
-            data = data[step]
-    return next(_variables(data), FLAGS)
-
-
-def _variables(data: object) -> Iterator[str]:
-    """Yield the names of the variables of the values in ``data``."""
-    if isinstance(data, FromVariable):
-        yield data.origin
-    inside = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    for value in inside:
-        yield from _variables(value)
 
 
 def read_source(path: Path, expand: Callable[[str], str] = str) -> Source:

@@ -11,8 +11,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_serializer
 
-from spec_decode_exporter.config.comparison_settings import BaselineSettings, ReferenceSettings
-from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
+from spec_decode_exporter.config.comparison_settings import (
+    BaselineSettings,
+    CostSettings,
+    ReferenceSettings,
+    SpeculativeSettings,
+)
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.mistakes import Mistake
 from spec_decode_exporter.config.policy import Policy
@@ -38,13 +42,12 @@ POD_LABELS: Final = frozenset({"namespace", "pod"})
 NAMESPACE: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 """Name of a namespace in Kubernetes."""
 _PORT: Final = re.compile(r"[0-9]{1,5}|(?=[a-z0-9-]*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?")
-_KEY: Final = r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_KEY: Final = r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _VALUE: Final = r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
 _VALUES: Final = rf"\( *{_VALUE}( *, *{_VALUE})* *\)"
 _WANTED: Final = rf" *(! *{_KEY}|{_KEY}( *(=|==|!=) *{_VALUE}| +(in|notin) *{_VALUES}| *[<>] *-?[0-9]+)?) *"
 _SELECTOR: Final = rf"({_WANTED}(,{_WANTED})*)?"
 """The syntax of Kubernetes' ``labels.Parse``."""
-_POD_KEY: Final = r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 
 
 def port_problem(port: str) -> str | None:
@@ -83,7 +86,7 @@ def _list_file_problem(path: Path) -> str | None:
 DnsName = Annotated[str, matches(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?", "is not a DNS name, such as vllm.example.org")]
 Namespace = Annotated[str, matches(NAMESPACE, "is not the name of a namespace, such as inference"), written_as(f"^{NAMESPACE}$")]
 LabelSelector = Annotated[str, matches(_SELECTOR, "is not a selector of labels, such as app=vllm,tier in (chat, code)"), written_as(f"^({_SELECTOR})$")]
-PodKey = Annotated[str, matches(_POD_KEY, "is not the key of a pod's label or annotation, such as app.kubernetes.io/name")]
+PodKey = Annotated[str, matches(_KEY, "is not the key of a pod's label or annotation, such as app.kubernetes.io/name")]
 PodLabelName = Annotated[LabelName, refuses(lambda name: "is a label that every pod's target has; choose another name" if name in POD_LABELS else None)]
 Port = Annotated[str, refuses(port_problem), WithJsonSchema({"type": ["string", "integer"], "title": "port"})]
 """The number of a port, or its name in the container."""
@@ -137,8 +140,7 @@ class DnsDiscovery(Section):
     def mistakes(self) -> Iterator[Mistake]:
         """Yield a package or a port that is missing, and a port that the record has."""
         if self.type == "SRV" and importlib.util.find_spec("dns") is None:
-            message = "SRV needs dnspython; run pip install 'spec-decode-exporter[dns]', or use A"
-            yield ("type",), message
+            yield ("type",), "SRV needs dnspython; run pip install 'spec-decode-exporter[dns]', or use A"
         if self.type == "SRV" and self.port is not None:
             yield ("port",), "is not used: an SRV record has the port; remove it, or set `type: A`"
         if self.type != "SRV" and self.port is None:

@@ -70,29 +70,24 @@ SettingsPlace = Literal["flags", "file", "chart", "history"]
 """Place into which advice is pasted: the exporter's settings, the chart's values, or the flags of a history."""
 
 
-class _Sourced(str):
+class Expanded(str):
+    """A value with environment variables in it, or a flag's from its variable. Messages show only ``origin``."""
+
     __slots__ = ("origin",)
     origin: str
+    """The text in the file, or the name of the variable."""
 
     @classmethod
     def of(cls, value: str, origin: str) -> Self:
         """Return ``value`` with its origin."""
-        sourced = cls(value)
-        sourced.origin = origin
-        return sourced
-
-
-class Expanded(_Sourced):
-    """A value with environment variables in it. Messages show only its text in the file, ``origin``."""
+        expanded = cls(value)
+        expanded.origin = origin
+        return expanded
 
     @property
     def is_one_variable(self) -> bool:
         """True if the text in the file is one variable and nothing else, as a secret must be."""
         return re.fullmatch(r"\$\{\w+\}", self.origin, re.ASCII) is not None
-
-
-class FromVariable(_Sourced):
-    """The value of a flag from an environment variable, whose name is ``origin``."""
 
 
 class Section(BaseModel):
@@ -259,10 +254,10 @@ def _readable(value: Path, info: ValidationInfo) -> Path:
     try:
         if context_of(info) is not None:
             read_bounded(value, MAX_FILE_BYTES)
-    except OSError as error:
-        raise ValueError(f"names a file that cannot be read: {value}: {error.strerror or error}") from None
-    except ValueError:
-        raise ValueError("is not the name of a file") from None
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"names a file that cannot be read: {value}: {getattr(error, 'strerror', None) or error}"
+        ) from None
     return value
 
 

@@ -19,7 +19,7 @@ from math import log, sqrt
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
+from spec_decode_exporter.config.comparison_settings import Architecture, CostSettings
 from spec_decode_exporter.costs.methods import ANY, NOTHING, Interval, drafts_what_it_finds, kind_of
 from spec_decode_exporter.costs.published import LEAST, PublishedShare, published_costs, split
 from spec_decode_exporter.figures.window_figures import DecodeWork

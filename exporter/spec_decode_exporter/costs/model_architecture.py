@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
-from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.config.comparison_settings import Architecture
 
 _PARAMETERS: Final = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
 _FOUR_BITS: Final = re.compile(

@@ -8,8 +8,12 @@ from typing import Final
 
 import structlog
 
-from spec_decode_exporter.config.comparison_settings import BaselineSettings, ReferenceSettings
-from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
+from spec_decode_exporter.config.comparison_settings import (
+    BaselineSettings,
+    CostSettings,
+    ReferenceSettings,
+    SpeculativeSettings,
+)
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.policy import Policy, merged
 from spec_decode_exporter.config.schema import Config
@@ -20,8 +24,7 @@ CONFIGURED: Final = "static"  # kind of discovery of targets in the configuratio
 Labels = tuple[tuple[str, str], ...]  # names and values, sorted by name
 _MAX_WARNINGS: Final = 100  # about labels and pods of one discovery: a list may have new ones each time
 _MAX_SHOWN: Final = 200
-_LIMITS: Final = f"{MAX_LABELS} labels of {MAX_LABEL_CHARACTERS:,} characters that a target may have"
-_TOO_LARGE: Final = f"is beyond the {_LIMITS}; remove some or shorten values"
+_TOO_LARGE: Final = f"exceeds the {MAX_LABELS} labels or {MAX_LABEL_CHARACTERS:,} characters of a target"
 
 _log = structlog.get_logger(__name__)
 
@@ -56,10 +59,7 @@ def static_targets(config: Config) -> tuple[Target, ...]:
     return tuple(
         Target(
             *(target.url, target.called, tuple(sorted(target.labels.items())), target.http),
-            speculative=target.speculative,
-            cost=target.cost,
-            baseline=target.baseline,
-            reference=target.reference,
+            **{name: getattr(target, name) for name in ("speculative", "cost", "baseline", "reference")},
             policy=None if target.policy is None else merged(target.policy, config.policy),
         )
         for target in config.targets

@@ -23,7 +23,7 @@ from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 from spec_decode_exporter.analysis.depth import speedup
 from spec_decode_exporter.analysis.verdict import SHARES, SpeedupRange, Verdict, likely_share, speedup_verdict
 from spec_decode_exporter.analysis.window_evaluation import probably_pays
-from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
+from spec_decode_exporter.config.comparison_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.costs.cost import CostRange, CostSource, CostSources, fixed_tokens

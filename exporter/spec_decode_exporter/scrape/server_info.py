@@ -17,7 +17,6 @@ from spec_decode_exporter.config.batch_schedule import (
     NO_SCHEDULE,
     SCHEDULE_KEY,
     BatchSchedule,
-    ScheduleError,
     batch_schedule,
 )
 from spec_decode_exporter.scrape.derived import steps_of
@@ -109,7 +108,7 @@ def speculation_of(settings: Mapping[Any, object]) -> ServedSpeculation:
     method, tokens = _label(settings.get("method")), settings.get("num_speculative_tokens")
     try:
         used, problem = batch_schedule(settings.get(SCHEDULE_KEY)), ""
-    except ScheduleError as error:
+    except ValueError as error:
         used, problem = NO_SCHEDULE, str(error)
     return ServedSpeculation(
         method,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import count
 from math import pi, sin
@@ -11,8 +10,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from spec_decode_exporter.config.cost_settings import Schedule
-from spec_decode_exporter.config.mistakes import ConfigError, Mistake, Problem
+from spec_decode_exporter.config.comparison_settings import Schedule
+from spec_decode_exporter.config.mistakes import Mistake
 from spec_decode_exporter.config.source import read_source
 from spec_decode_exporter.config.types import Context, Duration, Section, Share
 
@@ -243,10 +242,6 @@ def load_scenario(name: str) -> Scenario:
         ConfigError: There is none, or it is invalid; the error has all problems.
     """
     path = INCLUDED.get(name) or Path(name)
-    if not os.access(path, os.F_OK):
-        names = ", ".join(INCLUDED)
-        message = f"is neither a file nor a scenario; name the path of a YAML file or one of {names}"
-        raise ConfigError([Problem(name, "", message)])
     source = read_source(path)
     scenario = source.validated(Scenario, Context(path.parent))
     source.refuse()

@@ -54,9 +54,16 @@ class SimulatedRequest:
     def answer(self, model_name: str) -> Answer:
         """Return the record of the complete request: vLLM's ``metrics`` and the fields of a gateway."""
         labels = {} if self.kind is None else self.kind.model_dump(include={"request_type", "temperature"})
+        metrics: Answer = {  # times in milliseconds
+            "time_to_first_token_ms": 1000 * (self.first_token_at - self.arrived),
+            "generation_time_ms": 1000 * (self.last_token_at - self.first_token_at),
+            "queue_time_ms": 1000 * (self.scheduled_at - self.arrived),
+        }
+        if tokens := len(self.accepted_lengths) - 1:
+            metrics["speculative_decoding"] = self._speculation(tokens)
         return {
             "model": model_name,
-            "metrics": self._metrics(),
+            "metrics": metrics,
             "usage": {
                 "prompt_tokens": self.prompt,
                 "prompt_tokens_details": {"cached_tokens": self.cached},
@@ -66,18 +73,6 @@ class SimulatedRequest:
             "stream": True,
             **{name: value for name, value in labels.items() if value not in {None, ""}},
         }
-
-    def _metrics(self) -> Answer:
-        """Return vLLM's object, with times in milliseconds; without K it has no speculation."""
-        decode = self.last_token_at - self.first_token_at
-        metrics: Answer = {
-            "time_to_first_token_ms": 1000 * (self.first_token_at - self.arrived),
-            "generation_time_ms": 1000 * decode,
-            "queue_time_ms": 1000 * (self.scheduled_at - self.arrived),
-        }
-        if tokens := len(self.accepted_lengths) - 1:
-            metrics["speculative_decoding"] = self._speculation(tokens)
-        return metrics
 
     def _speculation(self, tokens: int) -> Answer:
         drafts = sum(self.accepted_lengths)

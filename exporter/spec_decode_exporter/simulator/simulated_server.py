@@ -36,10 +36,6 @@ _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-class PortError(ExporterError):
-    """The port is not available; the text names it and the cause."""
-
-
 class SimulatedServer:
     """Server of ``simulation``, which is ``speed`` times as fast as ``clock``.
 
@@ -62,7 +58,7 @@ class SimulatedServer:
         """Start to serve at ``host``, empty for all interfaces, and ``port``, 0 for any free one.
 
         Raises:
-            PortError: The port is not available.
+            ExporterError: The port is not available; the text names it and the cause.
         """
         runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=3.0)
         await runner.setup()
@@ -74,7 +70,7 @@ class SimulatedServer:
             place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             # asyncio's text names the address again before the cause.
             cause = getattr(error, "strerror", "").rpartition(": ")[2] or "the host is not a valid name"
-            raise PortError(f"cannot listen on {place}: {cause}; choose another address") from error
+            raise ExporterError(f"cannot listen on {place}: {cause}; choose another address") from error
         self.port, self._runner = runner.addresses[0][1], runner
         self._driver = spawn(self._drive())
 

@@ -48,7 +48,9 @@ class Simulation:
         while True:
             up_at = math.inf if self.serving else self.began
             change_at = self._next[0] if self._next else math.inf
-            self._run_to(min(target, up_at, change_at))
+            self.now = min(target, up_at, change_at)
+            for engine in self.engines:
+                engine.advance(self.now)
             if up_at <= self.now:
                 self._come_up()
             elif self._next and change_at <= self.now:
@@ -57,26 +59,18 @@ class Simulation:
             else:
                 return
 
-    def _run_to(self, moment: float) -> None:
-        self.now = moment
-        for engine in self.engines:
-            engine.advance(moment)
-
     def _change(self, conditions: Scenario, restart: Restart | None) -> None:
+        """Use other conditions; a restart loses counters and running requests."""
         self._next = next(self._changes, None)
         self._conditions = conditions
         if restart is not None:
-            self._go_down(restart)
+            new = restart.model_dump(include={"tokens", "tokens_per_batch_size"}, exclude_none=True)
+            self.speculation = self.speculation.model_copy(update=new)
+            self.process_began, self.began = self.now, self.now + restart.down
+            self.engines = ()
+            self.restarts += 1
         for engine in self.engines:
             engine.change(conditions, self.now)
-
-    def _go_down(self, restart: Restart) -> None:
-        """Stop the server: counters and running requests are lost."""
-        new = restart.model_dump(include={"tokens", "tokens_per_batch_size"}, exclude_none=True)
-        self.speculation = self.speculation.model_copy(update=new)
-        self.process_began, self.began = self.now, self.now + restart.down
-        self.engines = ()
-        self.restarts += 1
 
     def _come_up(self) -> None:
         self.engines = tuple(

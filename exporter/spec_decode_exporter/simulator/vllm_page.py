@@ -114,12 +114,12 @@ def _unread_text(model_name: str, engines: int, names: frozenset[str], *, is_mer
 
     A page that is merged from several processes has neither families of a process nor creation times.
     """
-    text = ""
+    text, escaped = "", model_name.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
     for family in _recorded():
         lines = family.samples.splitlines(keepends=True)
         kept = "".join([line for line in lines if not names or re.split("[{ ]", line)[0] in names])
         if kept and not (is_merged and re.match("p|.*_created$", family.name)):
-            kept = kept.replace("MODEL", _escaped(model_name))
+            kept = kept.replace("MODEL", escaped)
             samples = (kept.replace('"ENGINE"', f'"{engine}"') for engine in range(engines))
             text += "".join((family.header, *dict.fromkeys(samples)))
     return text
@@ -156,7 +156,3 @@ def _add_times(metric: Metric, created: float, process_began: float) -> None:
     names = (f"{metric.name}_total", f"{metric.name}_count")
     for sample in [each for each in metric.samples if each.name in names]:
         metric.add_sample(f"{metric.name}_created", sample.labels, created)
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

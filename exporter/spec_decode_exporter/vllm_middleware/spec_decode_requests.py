@@ -114,9 +114,7 @@ class Middleware:
         exchange = Exchange(self._reporter, scope)
 
         async def receive_and_keep() -> Message:
-            message = await receive()
-            if exchange.receiving:
-                exchange.received(message)
+            exchange.received(message := await receive())
             return message
 
         async def send_and_keep(message: Message) -> None:
@@ -142,7 +140,7 @@ class Exchange:
     def received(self, message: Message) -> None:
         """Keep a message of the request; decode the body at its end: msgspec skips the prompt."""
         try:
-            if message["type"] == "http.request" and self._is_end(message):
+            if self.receiving and message["type"] == "http.request" and self._is_end(message):
                 self.receiving = False
                 self.request = self._reporter.attributes(self._scope, self.take())
         except Exception as error:
@@ -413,8 +411,8 @@ def member(value: object, path: Iterable[str]) -> object:
 def optional(name: str, numbers: str, **others: type | UnionType) -> type:
     """Return the type of a JSON object with these members. Each may be absent; others are skipped."""
     kinds = {**dict.fromkeys(numbers.split(), Integer | float), **others}
-    members = [(key, kind | None, None) for key, kind in kinds.items()]
-    return msgspec.defstruct(name, members, omit_defaults=True)
+    fields = [(key, kind | None, None) for key, kind in kinds.items()]
+    return msgspec.defstruct(name, fields, omit_defaults=True)
 
 
 # The members of a response that leave vLLM. Their only text is the model's name.

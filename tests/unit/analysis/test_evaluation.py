@@ -16,7 +16,7 @@ from spec_decode_exporter.analysis.verdict import (
     Verdict,
 )
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS, WindowEvaluation, probably_pays
-from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
+from spec_decode_exporter.config.comparison_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
 from tests.fakes.costs import make_cost

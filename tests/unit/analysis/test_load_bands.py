@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.load_bands import load_bands, schedule_of
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
-from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.config.comparison_settings import Architecture
 from spec_decode_exporter.config.policy import DepthPolicy, Policy
 from tests.fakes.evaluations import curve, knowledge
 from tests.fakes.windows import window

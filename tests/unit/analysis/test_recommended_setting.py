@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.recommended_setting import (
 )
 from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
-from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.comparison_settings import CostSettings
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
 from tests.fakes.evaluations import GOOD, POOR, busy_window, curve, evaluation, knowledge

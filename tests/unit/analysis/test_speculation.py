@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.analysis.speculation import Speculation, resolve
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.config.cost_settings import SpeculativeSettings as Settings
+from spec_decode_exporter.config.comparison_settings import SpeculativeSettings as Settings
 from spec_decode_exporter.scrape.server_info import ServedSpeculation as Served
 
 TO_8, TO_16 = BatchSchedule((1, 9), (2, 0)), BatchSchedule((1, 17), (4, 0))

@@ -3,7 +3,7 @@ import io
 import pytest
 
 from spec_decode_exporter.cli.observe import progress_words
-from spec_decode_exporter.cli.progress import ERASE_LINE, ProgressBar
+from spec_decode_exporter.cli.observe_history import ERASE_LINE, ProgressBar
 from tests.fakes.references import observation
 
 

@@ -2,7 +2,12 @@
 
 import pytest
 
-FILES = {"file.yml": "{}\n", "found.yml": "discovery: {files: [targets.yml]}\n", "no.json": "{}"}
+FILES = {
+    "file.yml": "{}\n",
+    "target.yml": "targets: [{url: http://a}]\n",
+    "found.yml": "discovery: {files: [targets.yml]}\n",
+    "no.json": "{}",
+}
 PLAN = ("plan", "--target", "70B", "--draft", "8B", "--gpus", "2")
 NAMED = ("plan", "--model-name", "Qwen/Qwen3-32B", "--method", "eagle3")
 PAST = ("observe", "--prometheus.url", "p:9090")
@@ -22,7 +27,7 @@ WRONG = [
     (["observe", "localhost:99999"], "--target 1 has an invalid host or port; a port is a number from 1 to 65535"),
     ([*PLAN, "--acceptance", "70%"], "--acceptance: '70%' is not a number of 0 or more, 1 at most"),
     (["--web.listen-adress", ":1"], "did you mean --web.listen-address?"),
-    (["run", "--config.file", "file.yml", "--target", "http://a:1"], "--target is for use without --config.file; put it into the file"),
+    (["run", "--config.file", "file.yml", "--target", "http://a:1"], "--target, or its variable, is for use without --config.file; put it into the file"),
     (["run", "--simulate", "drop", "--target", "http://a:1"], "--simulate"),
     (["run", "--simulate", "drop", "--simulate", "drop"], "--simulate names its target like the scenario: give"),
     (["run", "--config.auto-reload"], "there is no file to watch"),
@@ -31,7 +36,7 @@ WRONG = [
     (["observe", "--for", "x"], "x"),
     (["observe", "--format", "pdf"], "invalid choice: 'pdf'"),
     (["observe", "--config.file", "found.yml"], "give URLs"),
-    (["observe", "a:1", "--for", "60s", "--poll.interval", "25s"], "command line: --poll.interval is more than a third of the shortest window, 1m; make it at most 20s"),
+    (["observe", "a:1", "--for", "60s", "--poll.interval", "25s"], "command line or environment: --poll.interval is more than a third of the shortest window, 1m; make it at most 20s"),
     (["observe", "--simulate", "steady", "--config.file", "file.yml"], "use it without URLs and"),
     (["observe", "--metrics.profile", "full"], "--metrics.profile needs --format prometheus"),
     (["observe", "--format", "html"], "--format html needs --prometheus.url"),
@@ -63,12 +68,13 @@ WRONG = [
     ([*NAMED, "--tokens", "2", "--acceptance-length", "2", "--acceptance", "0.5"], "omit one of them"),
     (["plan", "--target", "70B"], "give a draft model"),
     (["plan", "--target", "/nowhere", "--draft", "8B"], "nothing is downloaded"),
-    (["run", "--poll.interval", "often"], "command line: --poll.interval is not a duration"),
-    (["observe", "a", "--cost.draft-cost-ratio", "x"], "command line: --cost.draft-cost-ratio must be a number"),
-    (["observe", "--speculative.method", ""], "command line: --speculative.method must not be empty"),
-    (["observe", "a", "ftp://vllm"], "command line: --target 2 is not an address"),
-    (["observe", "a/m?model=x", "a/m?model=x&y=1"], "command line: --target 2 makes it a second target with the name a/x/m"),
-    (["run", "--target", "http://a", "--target", "http://a/m"], "command line: --target 2 is missing: its address makes it a second target"),
+    (["run", "--poll.interval", "often"], "command line or environment: --poll.interval is not a duration"),
+    (["observe", "a", "--cost.draft-cost-ratio", "x"], "command line or environment: --cost.draft-cost-ratio must be a number"),
+    (["observe", "--speculative.method", ""], "command line or environment: --speculative.method must not be empty"),
+    (["run", "--config.file", "target.yml", "--speculative.method", ""], "command line or environment: method must not be empty"),
+    (["observe", "a", "ftp://vllm"], "command line or environment: --target 2 is not an address"),
+    (["observe", "a/m?model=x", "a/m?model=x&y=1"], "command line or environment: --target 2 makes it a second target with the name a/x/m"),
+    (["run", "--target", "http://a", "--target", "http://a/m"], "command line or environment: --target 2 is missing: its address makes it a second target"),
 ]
 FAILED = [
     (["observe", "--replay", "no.json"], "no.json"),

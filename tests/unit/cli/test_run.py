@@ -7,6 +7,7 @@ from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.run import read_config
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH
 from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.config.source import FLAGS
 from spec_decode_exporter.core.user_errors import UsageError
 
 
@@ -56,10 +57,11 @@ def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path
     [
         ("POLL_INTERVAL", "often", r"poll\.interval"),
         ("TARGET", "http://a, ftp://b", r"targets\[1\]\.url"),
+        ("SPECULATIVE_METHOD", "x" * 300, r"targets\[0\]\.speculative\.method"),
     ],
 )
-def test_a_mistake_in_a_variable_names_the_variable(variable, value, path):
-    with pytest.raises(ConfigError, match=f"^SPEC_DECODE_EXPORTER_{variable}: {path} "):
+def test_a_mistake_in_a_variable_is_one_of_its_flag(variable, value, path):
+    with pytest.raises(ConfigError, match=f"^{FLAGS}: {path} "):
         config(environ=variables(**{variable: value}))
 
 
@@ -69,8 +71,8 @@ def test_a_value_in_a_variable_is_read_as_that_of_its_flag(variable, value):
         config(environ=variables(**{variable: value}))
 
 
-def test_a_variable_of_targets_beside_a_file_is_rejected_by_its_name(file):
-    with pytest.raises(UsageError, match=r"^SPEC_DECODE_EXPORTER_TARGET is for use without --config\.file"):
+def test_a_variable_of_targets_beside_a_file_is_rejected(file):
+    with pytest.raises(UsageError, match=r"^--target, or its variable, is for use without --config\.file"):
         config(*file("{}\n"), environ=variables(TARGET="http://a"))
 
 

@@ -6,8 +6,7 @@ from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.load import IN_CHART, active_yaml, load
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
-from spec_decode_exporter.config.source import models_in
-from spec_decode_exporter.config.types import FromVariable
+from spec_decode_exporter.config.source import FLAGS, models_in
 from tests.paths import CHECKOUT
 
 EXAMPLES = CHECKOUT / "config"
@@ -89,37 +88,23 @@ def test_flags_override_the_file(read):
     assert [target.url for target in config.targets] == ["http://b/metrics"]
 
 
-def test_a_mistake_in_a_variable_that_stands_for_a_flag_names_the_variable():
-    url = FromVariable.of("a:1", "TARGETS")
+def test_a_mistake_of_a_flag_or_its_variable_has_no_line():
     overrides = {
-        "poll.interval": FromVariable.of("20", "EVERY"),
-        "log.level": "loud",
-        "cost.draft_cost_ratio": FromVariable.of("dear", "DRAFT"),
-        "targets": [
-            {"url": "http://b"},
-            {"url": "http://B:80", "speculative": {"tokens": FromVariable.of("0", "TOKENS")}},
-            {"url": url, "speculative": {"tokens": 0}},
-        ],
+        "poll.interval": "20",
+        "targets": [{"url": "http://b"}, {"url": "http://B:80", "speculative": {"tokens": 0}}],
     }
     with pytest.raises(ConfigError) as caught:
         load(None, environ={}, overrides=overrides)
     assert [(one.place, one.path) for one in caught.value.problems] == [
-        ("EVERY", "poll.interval"),
-        ("DRAFT", "cost.draft_cost_ratio"),
-        ("TOKENS", "targets[1].speculative.tokens"),
-        ("TARGETS", "targets[2].url"),
-        ("command line", "targets[2].speculative.tokens"),
-        ("command line", "log.level"),
+        (FLAGS, "poll.interval"),
+        (FLAGS, "targets[1].speculative.tokens"),
     ]
-    with pytest.raises(ConfigError) as caught:
-        load(None, environ={}, overrides={"cost.fixed_cost_ratio": FromVariable.of("1", "FIXED")})
-    assert [(one.place, one.path) for one in caught.value.problems] == [("FIXED", "cost")]
 
 
 def test_a_flag_overrides_the_file_and_mistakes_of_the_file_keep_their_line(mistakes):
-    overrides = {"cost.draft_cost_ratio": FromVariable.of("-1", "COST"), "log.level": "loud"}
+    overrides = {"cost.draft_cost_ratio": "-1", "log.level": "loud"}
     reported = mistakes("cost:\n  running_requests: 0\n  draft_cost_ratio: 1\n", overrides=overrides)
-    assert [one.partition(" ")[:1] for one in reported] == [("COST:",), ("command",), ("2:",)]
+    assert [one.partition(" ")[:1] for one in reported] == [("command",), ("command",), ("2:",)]
     of_section = "1: poll must be a mapping of keys to values, not '5'"
     assert mistakes("poll: 5\n", overrides={"poll.interval": "2s"}) == [of_section]
 

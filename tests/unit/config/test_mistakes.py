@@ -21,7 +21,6 @@ DOCUMENT = [
     ("poll: {interval: 10s, histogram_interval: 5s}", "poll.histogram_interval is shorter than `interval`, 10s; make it at least that long"),
     ("windows: 30s", "windows must be a list, not '30s'; write `- ` before each of its elements"),
     ("windows: []", "windows must not be empty"),
-    ("windows: [1m, 60s]", "windows holds 1m more than once; remove the repetition"),
     ("targets: {url: http://a}", "targets must be a list, not a mapping; write `- ` before each of its elements"),
     ("targets: [{url: [a]}]", "targets[0].url must be a text, not a list"),
     ("metrics: {enable: [rate]}", "metrics.enable[0] is not a group of metrics; did you mean `rates`?"),
@@ -88,7 +87,7 @@ COST = [
     (f"{{draft_cost_ratio: 0, loads: {TWO_LOADS}}}", ".loads cannot stand beside `draft_cost_ratio`; remove one of the two"),
     (f"{{running_requests: 4, loads: {TWO_LOADS}}}", ".running_requests cannot stand beside `loads`; remove one of the two"),
     ("{loads: [{running_requests: 1, draft_cost_ratio: 0}]}", ".loads needs two loads or more; for one, use `draft_cost_ratio` and `running_requests`"),
-    ("{loads: [{running_requests: 8, draft_cost_ratio: 0}, {running_requests: 8.0, draft_cost_ratio: 1}]}", ".loads has several costs at 8 running requests; keep one of each"),
+    ("{loads: [{running_requests: 8, draft_cost_ratio: 0}, {running_requests: 8.0, draft_cost_ratio: 1}]}", ".loads has several costs at one number of running requests; keep one of each"),
     ("{loads: [{running_requests: 0, draft_cost_ratio: -1}, {running_requests: 8}]}", [
         ".loads[0].running_requests must be more than 0", ".loads[0].draft_cost_ratio must be at least 0", ".loads[1].draft_cost_ratio is missing",
     ]),
@@ -96,8 +95,8 @@ COST = [
 ]  # fmt: skip
 
 POLICY = [
-    ("{speedup: {poor: 0.9}}", ".speedup.poor is less than `harmful`, 1; raise it, or lower `harmful`"),
-    ("{speedup: {poor: 1.5}}", ".speedup.poor is more than `marginal`, 1.3; lower it, or raise `marginal`"),
+    ("{speedup: {poor: 0.9}}", ".speedup.poor makes `harmful`, 1, more than `poor`, 0.9; change one of the two"),
+    ("{speedup: {poor: 1.5}}", ".speedup.poor makes `poor`, 1.5, more than `marginal`, 1.3; change one of the two"),
     ("{acceptance: {poor_ratio: 0.4}}", ".acceptance is not a known key here; there are `min_drafts`, `speedup`, `depth`, `findings`, `drops`"),
     ("{speed_up: {}}", ".speed_up is not a known key here; did you mean `speedup`?"),
     ("{drops: {ratio: 1}}", ".drops.ratio must be less than 1"),
@@ -118,7 +117,6 @@ REQUESTS = [
     ("{users: {}}", ".users.salt_file is missing"),
     ("{users: {salt_file: salt}}", ".users has a salt of less than 16 bytes; `openssl rand -hex 32` writes one"),
     ("{users: {salt_file: nowhere}}", ".users.salt_file names a file that cannot be read"),
-    ("{temperatures: [1, 0]}", ".temperatures do not ascend; write each bound once, the lowest first"),
 ]  # fmt: skip
 
 SECTIONS = [
@@ -226,8 +224,8 @@ def test_a_targets_thresholds_are_checked_together_with_the_general_ones(mistake
           - url: http://c
     """
     assert mistakes(text) == [
-        "8: targets[1].policy.speedup.poor is more than `marginal`, 1.5; lower it, or raise `marginal`",
-        "9: targets[1].policy.speedup.healthy is less than `marginal`, 1.5; raise it, or lower `marginal`",
+        "8: targets[1].policy.speedup.poor makes `poor`, 1.6, more than `marginal`, 1.5; change one of the two",
+        "9: targets[1].policy.speedup.healthy makes `marginal`, 1.5, more than `healthy`, 1.4; change one of the two",
     ]
     assert (
         len(mistakes("policy: {speedup: {poor: 0.9}}\ntargets: [{url: http://a, policy: {min_drafts: 5}}]"))

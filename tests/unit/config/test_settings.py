@@ -25,7 +25,8 @@ TWO_LOADS = "[{running_requests: 2, draft_cost_ratio: 0.2}, {running_requests: 1
     ("text", "place", "value"),
     [
         ("targets: [{url: http://a, labels: {rack: 1.10, on: yes}}]", "targets[0].labels", {"rack": "1.10", "on": "yes"}),
-        ("windows: [1h, 30s, 5m]", "windows", (30.0, 300.0, 3600.0)),
+        ("windows: [1h, 30s, 5m, 60m]", "windows", (30.0, 300.0, 3600.0)),
+        ("requests: {temperatures: [1, 0, 1]}", "requests.temperatures", (0.0, 1.0)),
         ("windows: [5m]\npoll: {interval: 20s}", "poll.histogram_interval", 20.0),
         ("log: {summary_interval: off}", "log.summary_interval", None),
         ("log: {summary_interval: 1m}", "log.summary_interval", 60.0),

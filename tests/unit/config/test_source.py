@@ -134,6 +134,6 @@ def test_a_device_without_end_is_not_read_to_its_end():
         module.read_source(module.Path("/dev/zero"))
 
 
-def test_a_hundred_mistakes_are_listed_and_the_rest_is_counted():
+def test_a_hundred_mistakes_are_listed():
     _, mistakes = read("[" + "!x a," * 150 + "]")
-    assert (len(mistakes), mistakes[-1]) == (101, "a.yml and 50 more mistakes")
+    assert (len(mistakes), mistakes[-1]) == (101, "a.yml has more mistakes")

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.comparison_settings import CostSettings
 from spec_decode_exporter.costs.blocks import (
     BLOCK_SECONDS,
     HALF_WEEK,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
+from spec_decode_exporter.config.comparison_settings import Architecture, CostSettings, LoadCost
 from spec_decode_exporter.costs.cost import (
     CostAtLoad,
     CostByLoad,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.config.comparison_settings import Architecture
 from spec_decode_exporter.costs.model_architecture import architecture_of, weight_bytes
 from tests.every import every
 

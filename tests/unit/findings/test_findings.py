@@ -11,7 +11,7 @@ from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, Faste
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.comparison_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.costs.cost import CostAtLoad, CostByLoad, CostSource

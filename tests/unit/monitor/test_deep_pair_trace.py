@@ -9,7 +9,7 @@ from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
+from spec_decode_exporter.config.comparison_settings import Architecture, CostSettings
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.sample import SampleReader

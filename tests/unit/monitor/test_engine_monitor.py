@@ -9,7 +9,7 @@ from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import PAYING, Action, State, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.comparison_settings import CostSettings
 from spec_decode_exporter.costs.learned import Learned
 from spec_decode_exporter.drops.drops import Drops
 from spec_decode_exporter.drops.sums import Drop, DropKind, Transition

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.config.comparison_settings import Architecture
 from spec_decode_exporter.costs.cost import CostSource, CostSources, StepCost
 from spec_decode_exporter.plan.models import SEARCHES
 from spec_decode_exporter.plan.plans import (

@@ -54,8 +54,7 @@ def test_operators_know_no_cost_of_a_scenario_that_says_so():
     assert Scenario.model_validate(known).target_settings() == {"speculative": {"method": "eagle3"}}
 
 
-def test_an_unknown_name_lists_the_scenarios_and_a_directory_is_none(tmp_path):
-    with pytest.raises(ConfigError, match=r"dropp is neither a file nor a scenario; .* drop, "):
-        load_scenario("dropp")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        load_scenario(str(tmp_path))
+def test_an_unknown_name_and_a_directory_cannot_be_read(tmp_path):
+    for name in ("dropp", str(tmp_path)):
+        with pytest.raises(ConfigError, match=f"^{name} cannot be read"):
+            load_scenario(name)

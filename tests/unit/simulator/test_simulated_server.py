@@ -7,8 +7,9 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, served_speculation
-from spec_decode_exporter.simulator.simulated_server import PortError, SimulatedServer
+from spec_decode_exporter.simulator.simulated_server import SimulatedServer
 from tests.unit.simulator.conftest import make_simulation
 
 LOCAL = "127.0.0.1"
@@ -47,9 +48,9 @@ async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, clo
 
 async def test_a_port_that_is_taken_and_a_host_that_no_name_can_be_are_errors(make_server):
     server = await make_server(make_simulation())
-    with pytest.raises(PortError, match="in use"):
+    with pytest.raises(ExporterError, match="in use"):
         await make_server(make_simulation(), port=server.port)
-    with pytest.raises(PortError, match=r"cannot listen on a\.\.b:0: the host is not a valid name"):
+    with pytest.raises(ExporterError, match=r"cannot listen on a\.\.b:0: the host is not a valid name"):
         await SimulatedServer(make_simulation()).open("a..b", 0)
 
 
