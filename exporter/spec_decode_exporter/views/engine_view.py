@@ -30,7 +30,7 @@ from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views import verdict_text as sentences
-from spec_decode_exporter.views.document import Estimated, View, at, estimated, fact
+from spec_decode_exporter.views.document import Estimated, Unlimited, View, at, estimated, fact
 from spec_decode_exporter.views.latency_view import LatencyComparisonView, latency_comparison_view
 from spec_decode_exporter.views.words import Standing
 from spec_decode_exporter.window.poll import Check, Reset
@@ -117,7 +117,7 @@ class BucketView(View):
     """The edges of a histogram's bucket, in seconds."""
 
     lower: float = at("0 for the first bucket.")
-    upper: float | None = at("Null for the last bucket, which has no end.")
+    upper: Unlimited = at("Null for the last bucket, which has no end.")
 
 
 class QuantilesView(View):
