@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.scrape.engines import Latency
-from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.scrape.engines import Gauge, Latency
+from spec_decode_exporter.scrape.sample import MAX_GAUGES, Buckets
 from spec_decode_exporter.window.engine_windows import (
     History,
     Means,
@@ -135,7 +135,7 @@ PAGE = st.tuples(
     st.lists(st.none() | st.integers(0, 2**83), min_size=len(COUNTERS), max_size=len(COUNTERS)),
     st.lists(st.integers(0, 2**53), max_size=4),
     st.none() | st.floats(0, 2e9),
-    st.floats(-1e308, 1e308),
+    st.floats(0, MAX_GAUGES[Gauge.RUNNING_REQUESTS]),
 )
 
 
