@@ -42,15 +42,10 @@ _OTHERS: Final = (Verdict.POOR, Verdict.UNCLEAR, *PAYING, Verdict.INSUFFICIENT, 
 _URGENCIES: Final = {each: place for place, each in enumerate((*_ALARMING, *_OTHERS, State.DISABLED))}
 
 
-def with_figures(field: Callable[[Figure], object]) -> Callable[[type[V]], type[V]]:
-    """Return a decorator of documents: it adds the ``field`` of each figure that has one."""
-
-    def extended(base: type[V]) -> type[V]:
-        fields = {figure.key: made for figure in FIGURES if (made := field(figure)) is not None}
-        named = {"__doc__": base.__doc__, "__module__": base.__module__}
-        return type(base.__name__, (base,), {**fields, **named})
-
-    return extended
+def _with_figures(base: type[V]) -> type[V]:
+    """Add a field for each figure to a document of a window."""
+    fields = {figure.key: _figure(figure) for figure in FIGURES}
+    return type(base.__name__, (base,), {**fields, "__doc__": base.__doc__, "__module__": base.__module__})
 
 
 def _figure(figure: Figure) -> cached_property[Any]:
@@ -95,7 +90,7 @@ class CountsView(View):
     prefix_cache_hits: int | None = at("Prompt tokens that the prefix cache held.")
 
 
-@with_figures(_figure)
+@_with_figures
 class WindowView(View):
     """A window: every number is computed from its `counts`, none is smoothed."""
 

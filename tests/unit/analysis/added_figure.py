@@ -7,7 +7,7 @@ import asyncio
 import json
 
 from spec_decode_exporter.analysis import figure_table
-from spec_decode_exporter.analysis.figure_table import RATIO, TOKENS, Figure, Line
+from spec_decode_exporter.analysis.figure_table import TOKENS, Figure, Line
 from spec_decode_exporter.config.schema import Group, Profile
 
 ROW = Figure(
@@ -17,7 +17,6 @@ ROW = Figure(
     help="Mean decoded tokens of a draft in the window.",
     over=("decoded_tokens", "drafts"),
     counts="in drafts:",
-    groups=RATIO,
     report=Line("Acceptance", "decoded per draft"),
     compared=Line("Acceptance", "decoded per draft"),
 )
@@ -56,7 +55,6 @@ def outputs():
     from spec_decode_exporter.reports.observation_view import ObservationView
     from spec_decode_exporter.reports.text import TextStyle
     from spec_decode_exporter.views.engine_view import EngineView
-    from spec_decode_exporter.views.fleet_view import group_view
     from spec_decode_exporter.web.fleet import PageQuery
     from tests.unit.metrics.written_page import page_of
     from tests.unit.web.pages import shown
@@ -70,7 +68,6 @@ def outputs():
     return {
         "metrics": asyncio.run(page_of(fleet)),
         "snapshot": view.model_dump_json(),
-        "group": group_view({}, [(LABELS, engine)]).model_dump_json(),
         "page": asyncio.run(shown(fleet, PageQuery("", (view.id,)))),
         "observe": report(observation, TextStyle()),
         "compare": comparison_report(observation),

@@ -26,10 +26,9 @@ def test_a_figure_and_its_metric_appear_in_every_output():
     command = [sys.executable, "-m", "tests.unit.analysis.added_figure"]
     finished = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     outputs = json.loads(finished.stdout)
-    engine, group = (json.loads(outputs[name])["windows"][-1] for name in ("snapshot", "group"))
+    engine = json.loads(outputs["snapshot"])["windows"][-1]
     value, counts = engine[ROW.key], engine["counts"]
     assert value == pytest.approx((counts["generation_tokens"] - counts["first_tokens"]) / counts["drafts"])
-    assert group[ROW.key] == value
     assert f"# HELP {METRIC} {ROW.help}\n# TYPE {METRIC} gauge\n" in outputs["metrics"]
     shown = re.findall(rf'^{METRIC}{{.*window="(\w+)"}} (\S+)$', outputs["metrics"], re.MULTILINE)
     assert [name for name, _ in shown] == ["10s", "5m"]
@@ -87,7 +86,7 @@ def test_a_figure_without_its_counters_is_absent(figure):
 
 @every(dict.fromkeys(name for figure in FIGURE.values() for name in figure.over or ()))
 def test_the_sums_of_increments_are_those_of_the_window(name, its):
-    """Bounds, groups and the counts of the page rest on the terms."""
+    """Bounds and the counts of the page rest on the terms."""
     columns = columns_of(its.window, its.increments, name)
     assert len(columns) == len(its.increments) > 30
     assert sum(columns) == pytest.approx(term(its.window, name))
