@@ -254,11 +254,6 @@ def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
     )
 
 
-def _used(snapshot: EngineSnapshot) -> tuple[UsedTokensView, ...]:
-    uses = snapshot.compute_token_use().items()
-    return tuple(_used_tokens(tokens, its, snapshot.evaluation.known.cost) for tokens, its in uses)
-
-
 def _used_tokens(tokens: int, its: Blocks, cost: CostSources) -> UsedTokensView:
     sums, speedup = its.sums, its.speedup(cost)
     length = acceptance_length(sums.accepted, sums.drafts)
@@ -276,11 +271,6 @@ def _quantiles(buckets: Buckets) -> QuantilesView:
     values = {name: quantile(share, buckets) for name, share in LATENCY_QUANTILES}
     found = {name: each for name, share in LATENCY_QUANTILES if (each := edges(share, buckets))}
     return QuantilesView.model_validate({**values, "buckets": found})
-
-
-def _ways(view: EngineView) -> tuple[CostMeasurement, ...]:
-    its = view.snapshot.evaluation
-    return ways_to_know(its.verdict_window) if needs_cost(its.verdict_window, its.verdict) else ()
 
 
 def _row(description: str, type_: Any, read: Callable[[EngineSnapshot], T]) -> cached_property[T]:  # noqa: ANN401
@@ -307,7 +297,7 @@ class EngineView(View):
     pays_share_ratio = _row("Share of published costs, or of the speed-up's interval (log scale), at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
     evaluated_at = _row("Unix time of the poll that was evaluated last; null for an engine that was absent for too long.", float | None, lambda its: its.evaluation.known.wall if its.evaluation.windows else None)
     evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
-    ways_to_know = fact("How to find out whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], _ways)
+    ways_to_know = _row("How to find out whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], lambda its: ways_to_know(its.evaluation.verdict_window) if needs_cost(its.evaluation.verdict_window, its.evaluation.verdict) else ())
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
     recommendation_text = _row("The recommendation in one sentence.", str, sentences.recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)
@@ -322,7 +312,7 @@ class EngineView(View):
     baseline = _row("Learned while the target served the model without speculation; null without such a time.", BaselineView | None, lambda its: BaselineView.of(its.evaluation.known.baseline) if its.evaluation.known.baseline else None)
     crossover_running_requests = _row("Load at which speculation stops paying.", float | None, lambda its: its.evaluation.crossover)
     depths = _row("Ascending by tokens; empty without a cost.", tuple[DepthView, ...], _depths)
-    used_tokens = _row("Numbers of draft tokens in use within the last 7 days, ascending: other hours, other traffic.", tuple[UsedTokensView, ...], _used)
+    used_tokens = _row("Numbers of draft tokens in use within the last 7 days, ascending: other hours, other traffic.", tuple[UsedTokensView, ...], lambda its: tuple(_used_tokens(*use, its.evaluation.known.cost) for use in its.compute_token_use().items()))
     findings = _row("Faults first, reasons for doubt last.", tuple[Finding, ...], lambda its: its.findings)
     drops = _row("Acceptance length compared with the engine's baseline.", DropStatus, lambda its: its.drops)
     broken_checks = _row("Identities of the counters that are broken.", tuple[Check, ...], lambda its: tuple(sorted(its.broken)))

@@ -70,11 +70,8 @@ def latency_comparison_view(evaluation: Evaluation) -> LatencyComparisonView | N
 
 
 def _view(each: Quantile, found: QuantileRatio | Incomparable, *histograms: Buckets) -> ComparedQuantileView:
-    values = [quantile(each.share, its) for its in histograms]
-    texts = [
-        quantile_text(value, edges(each.share, its)) for value, its in zip(values, histograms, strict=True)
-    ]
-    more: dict[str, object] = {"baseline_seconds": values[-1], "quantiles": texts}
+    texts = [quantile_text(quantile(each.share, its), edges(each.share, its)) for its in histograms]
+    more: dict[str, object] = {"baseline_seconds": quantile(each.share, histograms[-1]), "quantiles": texts}
     if isinstance(found, Incomparable):
         text = _REASONS.get(found, f"needs {needed_observations(each.share)} requests")
         return ComparedQuantileView(**more, text=text, reason=found)
