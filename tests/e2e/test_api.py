@@ -49,7 +49,7 @@ CASES = [
     *((endpoint, schemathesis.GenerationMode.POSITIVE) for endpoint in ENDPOINTS),
     *((endpoint, schemathesis.GenerationMode.NEGATIVE) for endpoint in ENDPOINTS if endpoint.parameters),
 ]
-KEPT = {"window": ["30s", "5m"], "match": ["target=one"], "group_by": ["model_name"]}
+KEPT = {"window": ["30s", "5m"], "match": ["target=one"]}
 """What is right of these, what the exporter keeps decides, and not the description."""
 
 

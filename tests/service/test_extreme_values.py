@@ -33,8 +33,6 @@ from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_GAUGES
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import (
     experiment_views,
-    group_view,
-    grouped,
     target_view,
 )
 from spec_decode_exporter.views.request_view import lists
@@ -202,7 +200,6 @@ class Chain:
         models = [
             *(EngineView(labels=labels, snapshot=snapshot) for labels, snapshot in taken.engines),
             *experiment_views(taken.experiments, errors, "page"),
-            *(group_view(*group) for group in grouped(taken.engines, ["model_name"])),
             *(target_view(status) for _, status in taken.targets),
             *(view for views in lists(taken.requests, errors).values() for view in views),
         ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final, Self
 
@@ -24,7 +23,7 @@ from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.views.document import Estimated, View, at, computed
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import SnapshotView, TargetView
-from spec_decode_exporter.window.engine_windows import Means, Window, columns, position_columns, sum_if_known
+from spec_decode_exporter.window.engine_windows import Window, columns, position_columns
 from spec_decode_exporter.window.ring import Increments
 
 MAX_INCREMENTS: Final = 40
@@ -105,22 +104,10 @@ def _common(texts: Iterable[str]) -> str:
 
 
 def sum_of_windows(engines: Sequence[Window]) -> Window:
-    """Return the sum of windows of equal length and end, of one or more engines.
-
-    A value that one engine lacks is absent. Requests add up; the use of caches is averaged.
-    """
+    """Return the sum of windows of equal length and end, of one or more engines."""
     if len(engines) == 1:
         return engines[0]
-    mean = Means(*map(sum_if_known, zip(*(window.mean for window in engines), strict=True)))
-    usage = mean.kv_cache_usage_ratio
-    return replace(
-        Window.over_time(engines),
-        length=max(window.length for window in engines),
-        seconds=max(window.seconds for window in engines),
-        polls=max(window.polls for window in engines),
-        mean=mean._replace(kv_cache_usage_ratio=None if usage is None else usage / len(engines)),
-        increments=_side_by_side([window.increments for window in engines]),
-    )
+    return Window.side_by_side(engines, _side_by_side([window.increments for window in engines]))
 
 
 def _side_by_side(engines: Sequence[Increments]) -> Increments:

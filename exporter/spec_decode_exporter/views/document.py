@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from math import inf
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, computed_field
+from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 
 from spec_decode_exporter.figures.estimate import Estimate
 
 T = TypeVar("T")
+Unlimited = Annotated[float | None, BeforeValidator(lambda end: None if end == inf else end)]
+"""A bound that is null if there is none: JSON has no infinity."""
 
 
 class View(BaseModel):

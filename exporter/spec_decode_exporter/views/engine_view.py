@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import Field, InstanceOf
@@ -31,7 +30,7 @@ from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views import verdict_text as sentences
-from spec_decode_exporter.views.document import Estimated, View, at, estimated, fact
+from spec_decode_exporter.views.document import Estimated, Unlimited, View, at, estimated, fact
 from spec_decode_exporter.views.latency_view import LatencyComparisonView, latency_comparison_view
 from spec_decode_exporter.views.words import Standing
 from spec_decode_exporter.window.poll import Check, Reset
@@ -43,15 +42,10 @@ _OTHERS: Final = (Verdict.POOR, Verdict.UNCLEAR, *PAYING, Verdict.INSUFFICIENT, 
 _URGENCIES: Final = {each: place for place, each in enumerate((*_ALARMING, *_OTHERS, State.DISABLED))}
 
 
-def with_figures(field: Callable[[Figure], object]) -> Callable[[type[V]], type[V]]:
-    """Return a decorator of documents: it adds the ``field`` of each figure that has one."""
-
-    def extended(base: type[V]) -> type[V]:
-        fields = {figure.key: made for figure in FIGURES if (made := field(figure)) is not None}
-        named = {"__doc__": base.__doc__, "__module__": base.__module__}
-        return type(base.__name__, (base,), {**fields, **named})
-
-    return extended
+def _with_figures(base: type[V]) -> type[V]:
+    """Add a field for each figure to a document of a window."""
+    fields = {figure.key: _figure(figure) for figure in FIGURES}
+    return type(base.__name__, (base,), {**fields, "__doc__": base.__doc__, "__module__": base.__module__})
 
 
 def _figure(figure: Figure) -> cached_property[Any]:
@@ -96,7 +90,7 @@ class CountsView(View):
     prefix_cache_hits: int | None = at("Prompt tokens that the prefix cache held.")
 
 
-@with_figures(_figure)
+@_with_figures
 class WindowView(View):
     """A window: every number is computed from its `counts`, none is smoothed."""
 
@@ -118,7 +112,7 @@ class BucketView(View):
     """The edges of a histogram's bucket, in seconds."""
 
     lower: float = at("0 for the first bucket.")
-    upper: float | None = at("Null for the last bucket, which has no end.")
+    upper: Unlimited = at("Null for the last bucket, which has no end.")
 
 
 class QuantilesView(View):
@@ -260,11 +254,6 @@ def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
     )
 
 
-def _used(snapshot: EngineSnapshot) -> tuple[UsedTokensView, ...]:
-    uses = snapshot.compute_token_use().items()
-    return tuple(_used_tokens(tokens, its, snapshot.evaluation.known.cost) for tokens, its in uses)
-
-
 def _used_tokens(tokens: int, its: Blocks, cost: CostSources) -> UsedTokensView:
     sums, speedup = its.sums, its.speedup(cost)
     length = acceptance_length(sums.accepted, sums.drafts)
@@ -285,11 +274,6 @@ def _quantiles(buckets: Buckets) -> QuantilesView:
         name: {"lower": low, "upper": high if isfinite(high) else None} for name, (low, high) in found.items()
     }
     return QuantilesView.model_validate({**values, "buckets": ends})
-
-
-def _ways(view: EngineView) -> tuple[CostMeasurement, ...]:
-    its = view.snapshot.evaluation
-    return ways_to_know(its.verdict_window) if needs_cost(its.verdict_window, its.verdict) else ()
 
 
 def _row(description: str, type_: Any, read: Callable[[EngineSnapshot], T]) -> cached_property[T]:  # noqa: ANN401
@@ -316,7 +300,7 @@ class EngineView(View):
     pays_share_ratio = _row("Share of published costs, or of the speed-up's interval (log scale), at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
     evaluated_at = _row("Unix time of the poll that was evaluated last; null for an engine that was absent for too long.", float | None, lambda its: its.evaluation.known.wall if its.evaluation.windows else None)
     evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
-    ways_to_know = fact("How to find out whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], _ways)
+    ways_to_know = _row("How to find out whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], lambda its: ways_to_know(its.evaluation.verdict_window) if needs_cost(its.evaluation.verdict_window, its.evaluation.verdict) else ())
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
     recommendation_text = _row("The recommendation in one sentence.", str, sentences.recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)
@@ -331,7 +315,7 @@ class EngineView(View):
     baseline = _row("Learned while the target served the model without speculation; null without such a time.", BaselineView | None, lambda its: BaselineView.of(its.evaluation.known.baseline) if its.evaluation.known.baseline else None)
     crossover_running_requests = _row("Load at which speculation stops paying.", float | None, lambda its: its.evaluation.crossover)
     depths = _row("Ascending by tokens; empty without a cost.", tuple[DepthView, ...], _depths)
-    used_tokens = _row("Numbers of draft tokens in use within the last 7 days, ascending: other hours, other traffic.", tuple[UsedTokensView, ...], _used)
+    used_tokens = _row("Numbers of draft tokens in use within the last 7 days, ascending: other hours, other traffic.", tuple[UsedTokensView, ...], lambda its: tuple(_used_tokens(*use, its.evaluation.known.cost) for use in its.compute_token_use().items()))
     findings = _row("Faults first, reasons for doubt last.", tuple[Finding, ...], lambda its: its.findings)
     drops = _row("Acceptance length compared with the engine's baseline.", DropStatus, lambda its: its.drops)
     broken_checks = _row("Identities of the counters that are broken.", tuple[Check, ...], lambda its: tuple(sorted(its.broken)))

@@ -1,73 +1,26 @@
-"""Documents of the fleet: snapshot, groups of engines, experiments, targets, events, and an observation."""
+"""Documents of the fleet: snapshot, experiments, targets and events."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Annotated, Any
 
-from pydantic import Field, InstanceOf
-
-from spec_decode_exporter.analysis.figure_table import Figure, GroupSum
-from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.monitor.event_log import RecordedEvent
-from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus, engine_id, id_of
+from spec_decode_exporter.monitor.snapshot import TargetStatus, engine_id
 from spec_decode_exporter.scrape.engines import KIND_NAMES
 from spec_decode_exporter.scrape.errors import REASONS
-from spec_decode_exporter.views.document import Estimated, View, at, fact
-from spec_decode_exporter.views.engine_view import CountsView, EngineView, with_figures
-from spec_decode_exporter.window.engine_windows import Window
-from spec_decode_exporter.window.poll import Counters
+from spec_decode_exporter.views.document import Estimated, View, at
+from spec_decode_exporter.views.engine_view import EngineView
 
-Engines = Sequence[tuple[Mapping[str, str], EngineSnapshot]]
-Members = Sequence[WindowEvaluation]
 Arms = Iterable[tuple[Mapping[str, str], ArmFindings]]
 
 
-def _figure(figure: Figure) -> object:
-    """Return the field of a figure: the formula on the summed counters, or the sum of the engines' values."""
-    each = figure.each
-    if not figure.groups:
-        return None
-    if each is not None:
-        note, type_ = " Empty if K differs.", tuple[float | None, ...]
-        return fact(figure.help + note, type_, lambda view: _listed(each, view.members))
-    if figure.groups is GroupSum.SUM:
-        note = " Sum over the engines."
-        return fact(
-            figure.help + note, float | None, lambda view: _sum_of_known(map(figure.of, view.members))
-        )
-    return fact(figure.help, float | None, lambda view: _ratio(figure, view.members))
-
-
 # fmt: off
-@with_figures(_figure)
-class GroupWindowView(View):
-    """A window of a group of engines. Ratios are ratios of sums, of engines with both counters."""
-
-    members: Annotated[tuple[InstanceOf[WindowEvaluation], ...], Field(exclude=True)]
-
-    window = fact("Name and length of the window, as in the label `window`.", str, lambda view: view.members[0].label)
-    engines = fact("Number of its engines with this window: those polled recently.", int, lambda view: len(view.members))
-    counts = fact("Sums over the engines that have the counter; those of positions only of equal K.", CountsView, lambda view: _counts(view.members))
-
-
-class GroupView(View):
-    """Engines with equal values of the labels in `group_by`."""
-
-    labels: dict[str, str] = at("These labels; empty if an engine does not have the label.")
-    engines: tuple[str, ...] = at("Identifiers of its engines.")
-    verdicts: dict[Verdict, int] = at("Number of engines by verdict.")
-    windows: tuple[GroupWindowView, ...] = at("Ascending by length.")
-
-
 class ArmSpeedupView(Estimated):
     """Speed relative to the baseline, with its 95 % bounds at equal traffic: they contain what the difference of the traffic can explain at most."""
 
@@ -111,7 +64,6 @@ class SnapshotView(View):
     time: float = at("Unix time of the snapshot.")
     version: str = at("The exporter's version.")
     engines: tuple[EngineView, ...] = at("The requested engines.")
-    groups: tuple[GroupView, ...] = at("The same engines by the labels of `group_by`; empty without it.", default=())
     experiments: tuple[ExperimentView, ...] = at("Results of the configured experiments.", default=())
     last_event: str | None = at("Identifier of the newest event before the snapshot: with it as `since`, events follow without a gap; the snapshot may include some of them. Null for an observation that ended.", default=None)
 
@@ -158,42 +110,6 @@ class EventsView(View):
 # fmt: on
 
 
-def _counts(members: Members) -> CountsView:
-    totals = zip(*(its.total for its in members), strict=True)
-    same = _of_equal_tokens(members)
-    accepted = _added(same).positions.accepted if same else ()
-    return CountsView.of(Counters(*map(_sum_of_known, totals)), position_accepted_tokens=accepted)
-
-
-def _ratio(figure: Figure, members: Members) -> float | None:
-    """Return the formula on the sums of the engines that have a value and all of its counters."""
-    valued = (its for its in members if figure.of(its) is not None)
-    counted = [its for its in valued if all(getattr(its.total, name) is not None for name in figure.counters)]
-    return figure.of(_added(counted)) if counted else None
-
-
-def _listed(
-    formula: Callable[[WindowEvaluation], Sequence[float | None]], members: Members
-) -> tuple[float | None, ...]:
-    same = _of_equal_tokens(members)
-    return tuple(formula(_added(same))) if same else ()
-
-
-def _of_equal_tokens(members: Members) -> Members:
-    """Return the windows with positions; none if their K differs, since positions are then not comparable."""
-    counted = [its for its in members if its.positions.accepted and its.total.drafts is not None]
-    return counted if len({len(its.positions) for its in counted}) == 1 else ()
-
-
-def _added(members: Members) -> WindowEvaluation:
-    return WindowEvaluation(Window.over_time([its.window for its in members]), members[0].known)
-
-
-def _sum_of_known(values: Iterable[Any]) -> Any:  # noqa: ANN401  a sum of integers is one, and one of floats too
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
 def target_view(status: TargetStatus) -> TargetView:
     """Return the document of a target."""
     return TargetView.of(
@@ -219,26 +135,3 @@ def _experiment(name: str, baseline: str, arms: Arms) -> ExperimentView:
         windows = [ArmWindowView.of(each, window=format_duration(each.length)) for each in its.windows]
         views.append(ArmView.of(its, arm=labels["arm"], windows=windows))
     return ExperimentView(experiment=name, baseline=baseline, arms=tuple(views))
-
-
-def grouped(engines: Engines, names: Sequence[str]) -> list[tuple[Mapping[str, str], Engines]]:
-    """Return the engines of each combination of the values of the labels ``names``, with that combination."""
-    groups: dict[tuple[str, ...], list[tuple[Mapping[str, str], EngineSnapshot]]] = defaultdict(list)
-    for labels, snapshot in engines:
-        groups[tuple(labels.get(name, "") for name in names)].append((labels, snapshot))
-    return [(dict(zip(names, values, strict=True)), groups[values]) for values in sorted(groups)]
-
-
-def group_view(labels: Mapping[str, str], members: Engines, windows: Sequence[str] = ()) -> GroupView:
-    """Return the sums over a group's engines and the ratios of these sums; ``windows`` are all if empty."""
-    by_length: dict[float, list[WindowEvaluation]] = defaultdict(list)
-    for _, snapshot in members:
-        for its in snapshot.evaluation.windows:
-            if not windows or its.label in windows:
-                by_length[its.window.length].append(its)
-    return GroupView(
-        labels=dict(labels),
-        engines=tuple(id_of(labels) for labels, _ in members),
-        verdicts=dict(Counter(snapshot.evaluation.verdict for _, snapshot in members)),
-        windows=tuple(GroupWindowView(members=tuple(by_length[length])) for length in sorted(by_length)),
-    )

@@ -67,7 +67,7 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
             verdict = " It has recovered: the drop ends once that lasts."
         return Headline("bad", "Acceptance dropped", f"{matter}.{verdict}", remedy)
     if standing is State.DISABLED:
-        return Headline(tone, short, "No speculation here.", no_speculation(engine, target))
+        return Headline(tone, short, "No speculation here.", no_speculation(target))
     if standing is State.UNREACHABLE and target is not None and target.up is False:
         return Headline(tone, f"{target.target} is down", f"{target.target} is down.", target_problem(target))
     if waiting := countdown(engine, now):
@@ -123,13 +123,10 @@ def countdown(engine: EngineView, now: float) -> str:
 _TO_SPECULATE: Final = {kind.name: kind.to_speculate for kind in ENGINES}
 
 
-def no_speculation(engine: EngineView, target: TargetView | None = None) -> str:
-    """Return why an engine does not speculate, and the flag to set; empty for one in another state."""
-    if engine.state is not State.DISABLED:
-        return ""
-    kind, version, front_end = (
-        (target.engine_kind, target.version, target.front_end) if target else ("", "", "")
-    )
+def no_speculation(target: TargetView | None) -> str:
+    """Return why an engine does not speculate, and the flag to set; ``target`` is None if it is unknown."""
+    known = (target.engine_kind, target.version, target.front_end) if target else ("", "", "")
+    kind, version, front_end = known
     flag = _TO_SPECULATE[kind or "vllm"]
     numbers = tuple(map(int, re.findall(r"\d{1,6}", version)[:3]))
     if kind == "vllm" and numbers and numbers < FIRST_VERSION:
@@ -189,10 +186,9 @@ def _without_engines(targets: Sequence[TargetView]) -> Headline:
         remedy = f"Name a server: `spec-decode-exporter --target {METRICS_URL}`."
         return Headline("off", "No target", "No target is known yet.", remedy)
     worst = min(targets, key=target_trouble)
-    if worst.up is None:
-        return Headline("waiting", "First seconds", "The first poll has no answer yet.")
     if not target_problem(worst):
-        return Headline("waiting", "First seconds", "The first poll is being evaluated.")
+        matter = "has no answer yet" if worst.up is None else "is being evaluated"
+        return Headline("waiting", "First seconds", f"The first poll {matter}.")
     number = len(targets)
     bad = "is down" if worst.up is False else "has no engine"
     matter = f"{worst.target} {bad}." if number == 1 else f"None of the {number} targets gives figures."
@@ -254,12 +250,9 @@ def _tone(standings: Counter[Standing]) -> str:
     return "off" if standings.keys() == {State.DISABLED} else "waiting"
 
 
-_CHANGES: Final = (Action.INCREASE, Action.DECREASE)
-
-
 def _fleet_remedy(engines: Sequence[EngineView], worst: EngineView, own: Headline) -> str:
     """Return what to do in a fleet without a fault."""
-    if better := sum(engine.recommendation in _CHANGES for engine in engines):
+    if better := sum(engine.recommendation in {Action.INCREASE, Action.DECREASE} for engine in engines):
         return f"Another number of draft tokens is faster on {plural(better, 'engine')}: see the table."
     if worst.standing is Verdict.UNCLEAR:
         return "Below: how to find out, cheapest first."

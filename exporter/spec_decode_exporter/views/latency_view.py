@@ -20,7 +20,7 @@ from spec_decode_exporter.figures.quantile import (
 )
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.views.document import View, at
+from spec_decode_exporter.views.document import Unlimited, View, at
 
 _REASONS: Final = {
     Incomparable.OTHER_BUCKETS: "the server has other buckets now",
@@ -36,7 +36,7 @@ class ComparedQuantileView(View):
     baseline_seconds: float | None = at("Interpolated quantile of the baseline.")
     ratio: float | None = at("Present quantile over that of the baseline, both interpolated; below 1 is faster.", default=None)
     lower: float | None = at("Lower 95 % bound of the ratio, as buckets and requests allow.", default=None)
-    upper: float | None = at("Upper 95 % bound; null without a limit, if the baseline's quantile is in the first bucket.", default=None)
+    upper: Unlimited = at("Upper 95 % bound; null without a limit, if the baseline's quantile is in the first bucket.", default=None)
     reason: Incomparable | None = at("Reason why there is no ratio.", default=None)
     text: str = at("The ratio with its bounds, or the reason against it.")
     quantiles: Annotated[tuple[str, str], Field(exclude=True)]
@@ -70,11 +70,8 @@ def latency_comparison_view(evaluation: Evaluation) -> LatencyComparisonView | N
 
 
 def _view(each: Quantile, found: QuantileRatio | Incomparable, *histograms: Buckets) -> ComparedQuantileView:
-    values = [quantile(each.share, its) for its in histograms]
-    texts = [
-        quantile_text(value, edges(each.share, its)) for value, its in zip(values, histograms, strict=True)
-    ]
-    more: dict[str, object] = {"baseline_seconds": values[-1], "quantiles": texts}
+    texts = [quantile_text(quantile(each.share, its), edges(each.share, its)) for its in histograms]
+    more: dict[str, object] = {"baseline_seconds": quantile(each.share, histograms[-1]), "quantiles": texts}
     if isinstance(found, Incomparable):
         text = _REASONS.get(found, f"needs {needed_observations(each.share)} requests")
         return ComparedQuantileView(**more, text=text, reason=found)

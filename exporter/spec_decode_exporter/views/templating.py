@@ -86,7 +86,5 @@ def sentences(text: str) -> Markup:
     return Markup().join(_CODE % part if place % 2 else escape(part) for place, part in enumerate(parts))
 
 
-_HTML: Final[dict[str, Any]] = {
-    "NOTHING": NOTHING,
-    **{each.__name__: each for each in (between, moment, number, sentences)},
-}
+_HELPERS: Final = (between, moment, number, sentences)
+_HTML: Final[dict[str, Any]] = {"NOTHING": NOTHING, **{each.__name__: each for each in _HELPERS}}

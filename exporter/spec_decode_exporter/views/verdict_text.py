@@ -206,11 +206,8 @@ def _about(speedup: float) -> str:
 def _assumed(cost: CostRange | None, even: float | None) -> str:
     if cost is None:
         return "; what it costs is unknown."
-    fixed = (
-        f"; a step that drafts costs up to {cost.high.step:.2g} more"
-        if cost.high.step > 0 and cost.high.token < (even or 0.0)
-        else ""
-    )
+    is_fixed = cost.high.step > 0 and cost.high.token < (even or 0.0)
+    fixed = f"; a step that drafts costs up to {cost.high.step:.2g} more" * is_fixed
     return f"; it costs {cost.low.token:.2g} to {cost.high.token:.2g} here{fixed} ({SOURCES[cost.source]})."
 
 

@@ -93,7 +93,6 @@ SNAPSHOT: Final = (
     Parameter("match", _MATCH, "is not name=value, such as zone=eu", _text(pattern=f"^{_LABEL}=.*$"), example="zone=eu"),
     Parameter("verdict", "Only engines with these verdicts.", f"is not a verdict; there are {', '.join(Verdict)}", {"$ref": "#/components/schemas/Verdict"}, Verdict),
     _WINDOW,
-    Parameter("group_by", "Labels to group the engines by. The response has groups and engines.", "is not a label name, such as model_name", _text(pattern=f"^{_LABEL}$", maxLength=100), example="model_name"),
 )
 EVENTS: Final = (
     Parameter("type", "Only these types.", f"is not an event type; there are {', '.join(EVENT_TYPES)}", _text(enum=list(EVENT_TYPES)), example="acceptance_dropped"),
@@ -112,25 +111,20 @@ REQUESTS: Final = (
 
 
 async def snapshot(request: web.Request, query: Query) -> bytes:
-    """Return the selected engines, and groups of them."""
+    """Return the selected engines, and the experiments."""
     state, errors = request.app[STATE], request.app[STATE].errors
     shown, wanted = query["window"], query["verdict"]
     labels = [pair.partition("=")[0] for pair in query["match"]]
     _check("window", shown, state.windows(), "window that is not configured")
     _check("match", labels, state.labels(), "label that no target has")
-    _check("group_by", query["group_by"], state.labels(), "label that no target has")
     taken, now = await state.snapshot(), state.clock.wall()
     engines = [
         (labels, engine)
         for labels, engine in taken.engines
         if selects(query, labels) and (not wanted or engine.evaluation.verdict in wanted)
     ]
-    groups = fleet_view.grouped(engines, query["group_by"]) if query["group_by"] else []
     members = {
         "engines": errors.each("snapshot", engines, itemgetter(0), lambda each: _engine(*each, shown)),
-        "groups": errors.each(
-            "snapshot", groups, itemgetter(0), lambda each: encoded(fleet_view.group_view(*each, shown))
-        ),
         "experiments": map(encoded, fleet_view.experiment_views(taken.experiments, errors, "snapshot")),
     }
     return await joined(members, time=now, version=state.version, last_event=taken.last_event)
@@ -218,7 +212,7 @@ _HEADERS: Final = (
     Parameter(TOO_COSTLY, f"Number of the requests in {DROPPED} that the middleware inside vLLM did not read, because they exceed its limits. {_WITHOUT}", schema=_text(pattern=f"^{_NUMBER}$")),
 )
 ENDPOINTS: Final = (
-    Endpoint("GET", "/api/v1/snapshot", "snapshot", "Current state of all engines with their figures and counts, and groups of engines", snapshot, fleet_view.SnapshotView, SNAPSHOT),
+    Endpoint("GET", "/api/v1/snapshot", "snapshot", "Current state of all engines with their figures and counts", snapshot, fleet_view.SnapshotView, SNAPSHOT),
     Endpoint("GET", "/api/v1/engines/{engine_id}", "engine", "Current state of one engine", engine, EngineView),
     Endpoint("GET", "/api/v1/targets", "targets", "All targets, and the state of their polls", targets, fleet_view.TargetsView),
     Endpoint("GET", "/api/v1/events", "events", "Events of engines and targets", events, fleet_view.EventsView, EVENTS),

@@ -46,7 +46,7 @@ from spec_decode_exporter.web.fleet import (
     shared_ways,
 )
 from spec_decode_exporter.web.limits import packed_response
-from spec_decode_exporter.web.state import STATE, ExporterState
+from spec_decode_exporter.web.state import STATE, ExporterState, paced
 from spec_decode_exporter.window.engine_windows import Means, Window
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
     snapshot, errors = await state.snapshot(), state.errors
     fleet, now = await ShownFleet.of(snapshot.engines, query, errors), state.clock.wall()
     views = errors.each("page", snapshot.targets, itemgetter(0), lambda target: target_view(target[1]))
-    targets = sorted(views, key=target_trouble)
+    targets = sorted(await paced(views), key=target_trouble)
     await yield_to_event_loop()  # headline and time saved read all engines in one piece
     return {
         "version": state.version,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 from math import inf
-from typing import Final
+from typing import Final, TypeVar
 
 from aiohttp import web
 from prometheus_client.registry import Collector
@@ -21,13 +21,15 @@ from spec_decode_exporter.discovery.target import CONFIGURED
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.metrics.subject import ENGINE
 from spec_decode_exporter.monitor.fleet import ExperimentMonitor, Fleet
-from spec_decode_exporter.monitor.snapshot import EngineSnapshot, ExporterStatus, Snapshot
+from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
 from spec_decode_exporter.requests.receiver import RequestReceiver, TargetCosts
 from spec_decode_exporter.requests.store import RequestFindings
 from spec_decode_exporter.web.hosts import AllowedHosts
 
 SHARED_SECONDS: Final = 1.0  # for which requests share a snapshot
-_SLICE: Final = 32  # engines between two yields to the event loop: less than a millisecond of work
+_SLICE: Final = 16  # engines or targets between two yields to the event loop: a millisecond of work
+
+T = TypeVar("T")
 
 
 class ExporterState:
@@ -103,16 +105,12 @@ class ExporterState:
         """
         last_event = self.events.last
         requests = await self.evaluate()
-        engines: list[tuple[Mapping[str, str], EngineSnapshot]] = []
-        pace = Pace(_SLICE)
-        for engine in self.fleet.engines():
-            engines.append(engine)
-            await pace.done()
+        engines = await paced(self.fleet.engines())
         # All series of a metric have the same label names; a target without such a label has it empty.
         empty = dict.fromkeys(self._own_labels(), "")
         return Snapshot(
             [({**empty, **labels}, snapshot) for labels, snapshot in engines],
-            list(self.fleet.each("targets", lambda each: ({**empty, **each.labels}, each.status()))),
+            await paced(self.fleet.each("targets", lambda each: ({**empty, **each.labels}, each.status()))),
             list(self.errors.each("exporter", [self._status], lambda _: {}, lambda status: ({}, status()))),
             list(self._experiments.findings()),
             last_event,
@@ -148,6 +146,15 @@ class ExporterState:
 
     def _own_labels(self) -> list[str]:
         return sorted({name for monitor in self.fleet for name, _ in monitor.target.labels})
+
+
+async def paced(items: Iterable[T]) -> list[T]:
+    """Return items that are computed one by one; yield to the event loop after each ``_SLICE``."""
+    taken, pace = list[T](), Pace(_SLICE)
+    for item in items:
+        taken.append(item)
+        await pace.done()
+    return taken
 
 
 STATE: Final = web.AppKey("state", ExporterState)

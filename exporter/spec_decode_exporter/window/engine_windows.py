@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, zip_longest
 from typing import Final, NamedTuple, TypeVar
 
@@ -66,29 +66,29 @@ class Window:
         """True if it is too short to evaluate: under half its length, or under 3 increments."""
         return self.seconds < self.length / 2 or self.polls < MIN_INCREMENTS
 
-    @classmethod
-    def over_time(cls, windows: Sequence[Window]) -> Window:
-        """Return the sum of windows of an engine at different times, for ratios of sums.
+    @staticmethod
+    def side_by_side(windows: Sequence[Window], increments: Increments) -> Window:
+        """Return the sum of windows of equal length and end, of several engines, with these ``increments``.
 
-        It has neither increments nor gauges, so it has no bounds and no load.
+        A value that one engine lacks is absent. Requests add up; the use of caches is averaged.
         """
         are_counted = {bool(window.drafted) for window in windows if window.total.drafts} == {True}
         drafted = [window.drafted or (0,) * len(window.positions) for window in windows if are_counted]
-        return cls(
-            length=sum(window.length for window in windows),
-            seconds=sum(window.seconds for window in windows),
-            polls=sum(window.polls for window in windows),
-            total=Counters(*map(sum_if_known, zip(*(window.total for window in windows), strict=True))),
+        mean = Means(*map(_sum_if_known, zip(*(window.mean for window in windows), strict=True)))
+        usage = mean.kv_cache_usage_ratio
+        return replace(
+            max(windows, key=lambda window: window.seconds),
+            total=Counters(*map(_sum_if_known, zip(*(window.total for window in windows), strict=True))),
             positions=tuple(map(sum, zip_longest(*(window.positions for window in windows), fillvalue=0))),
-            mean=Means(),
-            increments=Increments.of([], []),
+            mean=mean._replace(kv_cache_usage_ratio=None if usage is None else usage / len(windows)),
+            increments=increments,
             answers=Answers(*map(sum, zip(*(window.answers for window in windows), strict=True))),
             drafted=tuple(map(sum, zip_longest(*drafted, fillvalue=0))),
             counts_at_end=any(window.counts_at_end for window in windows),
         )
 
 
-def sum_if_known(values: tuple[Number | None, ...]) -> Number | None:
+def _sum_if_known(values: tuple[Number | None, ...]) -> Number | None:
     """Return the sum of values; None if one of them is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None

@@ -1,8 +1,9 @@
-"""The snippets of docs/guide/integrations.md: the triggers of KEDA and the textfile collector's command."""
+"""The snippets of docs/guide/integrations.md: the triggers of KEDA, and the textfile collector by cron and systemd."""
 
 import os
 import re
 import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -28,19 +29,47 @@ def test_the_command_for_the_textfile_collector_is_valid():
     assert wrong_command(command) is None
 
 
+UNITS = {
+    name: snippet("ini", f"# /etc/systemd/system/{name}")
+    for name in ("spec-decode-textfile.service", "spec-decode-textfile.timer")
+}
+CRON = re.search(r"`(?:\* ){5}(.+?)`", TEXT)[1]
+SYSTEMD = re.search(r"^ExecStart=(.+)$", "".join(UNITS.values()), flags=re.MULTILINE)[1]
+
+
+@pytest.fixture(name="installed")
+def installed_fixture(tmp_path):
+    """Return a function that installs a text of the recipe in a folder of the test."""
+
+    def installed(name, text, mode=0o644):
+        for folder in ("/usr/local/bin", "/var/lib/node_exporter/textfile"):
+            text = text.replace(folder, str(tmp_path))
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(mode)
+        return tmp_path / name
+
+    installed("spec-decode-textfile", f"#!/bin/sh\n{snippet('sh', '#!/bin/sh')}", 0o755)
+    return installed
+
+
+@pytest.mark.parametrize("command", [CRON, SYSTEMD], ids=["cron", "systemd"])
 @pytest.mark.parametrize(("status", "file"), [(0, "new\n"), (1, "old\n"), (3, "old\n")])
-def test_the_script_of_the_textfile_collector_replaces_the_file_after_a_whole_page_alone(
-    tmp_path, status, file
-):
-    script, program = tmp_path / "script", tmp_path / "spec-decode-exporter"
-    script.write_text(f"#!/bin/sh\n{snippet('sh', '#!/bin/sh')}")
-    program.write_text(f"#!/bin/sh\necho new\nexit {status}\n")
-    program.chmod(0o755)
-    (tmp_path / "spec-decode.prom").write_text("old\n")
+def test_the_script_replaces_the_file_after_a_whole_page_alone(tmp_path, installed, command, status, file):
+    installed("spec-decode-exporter", f"#!/bin/sh\necho new\nexit {status}\n", 0o755)
+    shown = installed("spec-decode.prom", "old\n")
     environ = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    ended = subprocess.run(["/bin/sh", script, tmp_path], env=environ, check=False)
+    ended = subprocess.run(["/bin/sh", installed("started", command)], env=environ, check=False)
     assert ended.returncode == status
-    assert (tmp_path / "spec-decode.prom").read_text() == file
+    assert shown.read_text() == file
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_has_no_objection_to_the_units(installed):
+    paths = [installed(*unit) for unit in UNITS.items()]
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", *paths], capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, "spec-decode" in checked.stderr) == (0, False), checked.stderr
 
 
 def test_datadog_takes_every_metric():

@@ -16,7 +16,6 @@ from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import group_view
 from spec_decode_exporter.web import page
 from spec_decode_exporter.web.fleet import PageQuery
 from tests.every import every
@@ -36,14 +35,13 @@ def test_every_figure_with_a_value_appears_in_every_output(busy):
     shown_page = asyncio.run(shown(Snapshot([(labels, busy)]), PageQuery("", (view.id,))))
     observed = observation_report.report(observation, TextStyle())
     comparison = as_text(compared(saved, saved), TextStyle())
-    document, group = view.model_dump_json(), group_view({}, [(labels, busy)]).model_dump_json()
+    document = view.model_dump_json()
     its = busy.evaluation.longest
     figures = [each for each in FIGURE.values() if not each.index and each.of(its) is not None]
     assert len(figures) > 25
     for figure in figures:
         assert figure.key in OF_REFERENCES or f'"{figure.key}":' in document
         assert figure.key in OF_REFERENCES or figure.label in shown_page
-        assert not figure.groups or f'"{figure.key}":' in group
         assert not figure.report or figure.report.name in observed
         assert not figure.compared or figure.compared.name in comparison
 
@@ -90,7 +88,7 @@ def test_a_figure_without_its_counters_is_absent(figure):
 
 @every(dict.fromkeys(name for figure in FIGURE.values() for name in figure.over or ()))
 def test_the_sums_of_increments_are_those_of_the_window(name, its):
-    """Bounds, groups and the counts of the page rest on the terms."""
+    """Bounds and the counts of the page rest on the terms."""
     columns = columns_of(its.window, its.increments, name)
     assert len(columns) == len(its.increments) > 30
     assert sum(columns) == pytest.approx(term(its.window, name))

@@ -1,6 +1,5 @@
 """Document of an engine."""
 
-import json
 from dataclasses import replace
 from math import inf
 
@@ -73,7 +72,7 @@ def test_a_quantile_names_its_bucket_and_the_last_one_has_no_end(busy):
     }
     evaluation = Evaluation([its.window for its in busy.evaluation.windows], Knowledge(), buckets)
     shown = EngineView(labels=LABELS, snapshot=replace(busy, evaluation=evaluation)).latency_seconds
-    queue = json.loads(shown[Latency.QUEUE].model_dump_json())
+    queue = shown[Latency.QUEUE].model_dump(mode="json")
     assert queue["p50"] == pytest.approx(0.1)
     assert queue["buckets"] == {
         "p50": {"lower": 0.0, "upper": 0.1},

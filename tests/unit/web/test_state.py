@@ -9,7 +9,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.target_monitor import Shared
-from spec_decode_exporter.web.state import ExporterState
+from spec_decode_exporter.web.state import ExporterState, paced
 from tests.conftest import settle
 
 
@@ -97,3 +97,17 @@ async def test_a_snapshot_is_shared_for_a_second_and_a_slow_one_for_twice_its_du
         assert again.done()
         assert again.result() == number
         await clock.advance(0.2)
+
+
+async def test_other_tasks_run_while_a_thousand_items_are_computed():
+    turns = []
+
+    async def count_turns():
+        while True:
+            turns.append(None)
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(count_turns())
+    assert await paced(range(1000)) == [*range(1000)]
+    assert len(turns) > 50
+    await cancel([other])

@@ -69,7 +69,6 @@ NO_TYPE = "is not an event type; there are engine_found, engine_reset, acceptanc
         (EVENTS, [("type", "acceptance_droped")], NO_TYPE),
         (SNAPSHOT, [("match", "zone")], NO_MATCH),
         (SNAPSHOT, [("verdict", "good")], "is not a verdict; there are optimal, healthy, "),
-        (SNAPSHOT, [("group_by", "a-b")], "is not a label name, such as model_name"),
         ((), [("x", "")], "is unknown; there are none"),
     ],
 )
