@@ -139,9 +139,8 @@ def render(
 
 
 def json_text(document: object) -> str:
-    """Return a document as indented ASCII JSON with a final newline; what is infinite is null, as in the API."""
-    finite = json.loads(json.dumps(document), parse_constant=lambda _: None)
-    return json.dumps(finite, indent=2).replace(_DELETE, "\\u007f") + "\n"
+    """Return a document as indented ASCII JSON with a final newline."""
+    return json.dumps(document, indent=2).replace(_DELETE, "\\u007f") + "\n"
 
 
 def moment(time: float) -> str:

@@ -270,10 +270,7 @@ def _used_tokens(tokens: int, its: Blocks, cost: CostSources) -> UsedTokensView:
 def _quantiles(buckets: Buckets) -> QuantilesView:
     values = {name: quantile(share, buckets) for name, share in LATENCY_QUANTILES}
     found = {name: each for name, share in LATENCY_QUANTILES if (each := edges(share, buckets))}
-    ends = {
-        name: {"lower": low, "upper": high if isfinite(high) else None} for name, (low, high) in found.items()
-    }
-    return QuantilesView.model_validate({**values, "buckets": ends})
+    return QuantilesView.model_validate({**values, "buckets": found})
 
 
 def _row(description: str, type_: Any, read: Callable[[EngineSnapshot], T]) -> cached_property[T]:  # noqa: ANN401
