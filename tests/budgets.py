@@ -15,7 +15,7 @@ BUDGETS = {
     "core": 900,  # internal errors have no recovery (1,001 before); one parser of URLs and the bounds of numbers from outside
     "config": 1749,  # one file of settings, sorting instead of refusing (1,836 before); schedules, memory of the drafter
     "scrape": 2479,  # one rule for intervals by cost in place of permits that rest (2,626 before); streams of asyncio would double the CPU of a request; bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
-    "discovery": 1134,  # limits of every list, precedence of labels, command lines of vLLM; 1,540 was for a watch of pods
+    "discovery": 1139,  # limits of every list, precedence of labels, command lines of vLLM; 1,540 was for a watch of pods
     "window": 885,  # drafted tokens by position, counters of ended requests, K by a gauge; sums of engines side by side, narrow columns, and products for mean loads
     "figures": 996,  # one way to read columns (1,045 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
     "costs": 1898,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; steps of a poll are sums at once, names say no sizes of targets

@@ -24,7 +24,9 @@ CONFIGURED: Final = "static"  # kind of discovery of targets in the configuratio
 Labels = tuple[tuple[str, str], ...]  # names and values, sorted by name
 _MAX_WARNINGS: Final = 100  # about labels and pods of one discovery: a list may have new ones each time
 _MAX_SHOWN: Final = 200
-_TOO_LARGE: Final = f"exceeds the {MAX_LABELS} labels or {MAX_LABEL_CHARACTERS:,} characters of a target"
+_TOO_LARGE: Final = (
+    f"exceeds the {MAX_LABELS} labels or {MAX_LABEL_CHARACTERS:,} characters of a target: remove some"
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -59,7 +61,10 @@ def static_targets(config: Config) -> tuple[Target, ...]:
     return tuple(
         Target(
             *(target.url, target.called, tuple(sorted(target.labels.items())), target.http),
-            **{name: getattr(target, name) for name in ("speculative", "cost", "baseline", "reference")},
+            speculative=target.speculative,
+            cost=target.cost,
+            baseline=target.baseline,
+            reference=target.reference,
             policy=None if target.policy is None else merged(target.policy, config.policy),
         )
         for target in config.targets

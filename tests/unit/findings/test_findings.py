@@ -444,3 +444,8 @@ class TestChangingK:
 def test_one_draft_token_is_written_as_one():
     one = found(positions=(800,), accepted=800)
     assert one["room_for_longer_draft"].text.startswith("With 1 draft token the last one is accepted")
+
+
+def test_a_fixed_cost_that_takes_the_whole_gain_leaves_no_negative_break_even():
+    cost = CostByLoad((CostAtLoad(8.0, Interval(0.05, 0.9, 1.0)),), CostSource.MEASURED, step_tokens=3.0)
+    assert found(measured=(cost,))["unclear_cost"].values["break_even"] == 0
