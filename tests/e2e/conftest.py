@@ -116,6 +116,11 @@ class Running:
     def signal(self, number):
         self.process.send_signal(number)
 
+    def waited_for_cpu(self):
+        """Return the seconds that its main thread was ready to run and another program had the processor."""
+        _, waited, _ = Path(f"/proc/{self.process.pid}/schedstat").read_text().split()
+        return int(waited) / 1e9
+
     def stop(self, patience=CEILING):
         """Send SIGTERM; return the exit status and the seconds until the end, or kill it when that takes too long."""
         begin = time.monotonic()

@@ -1,8 +1,13 @@
-"""The pages behind mutual TLS and passwords, for a real Prometheus."""
+"""The pages behind mutual TLS and passwords for a real Prometheus, and slowhttptest's ways to be slow."""
 
 import json
+import shutil
+import statistics
+import subprocess
+import time
 
 import bcrypt
+import pytest
 import trustme
 
 PASSWORD = "correct horse"
@@ -51,3 +56,37 @@ def test_prometheus_scrapes_over_mutual_tls_with_its_password_and_others_do_not(
         assert prometheus.value(f'max_over_time(up{{job="{other}"}}[5m])') == 0
     name = "spec_decode_exporter_web_config_last_reload_successful"
     assert prometheus.value(f'last_over_time({name}{{job="let in"}}[5m])') == 1
+
+
+ATTACK = 15
+"""Seconds."""
+SLOW = {
+    "heads that never end": "-H -i 1",
+    "bodies that never end": "-B -i 1 -s 8192",
+    "answers that are not read": "-X -r 50 -w 1 -y 8 -n 5 -z 1",
+}
+
+
+@pytest.mark.parametrize("way", SLOW)
+def test_deliberately_slow_clients_do_not_delay_others(start, e2e, way):
+    if shutil.which("slowhttptest") is None:
+        pytest.skip("slowhttptest is not installed: apt-get install slowhttptest")
+    targets = json.dumps({"targets": [{"url": "http://127.0.0.1:1/"}]})
+    exporter = start(e2e.Exporter, targets, name=way.replace(" ", "-"))
+    exporter.wait_for(f"{exporter.url}/-/ready")
+    page = f"{exporter.url}/metrics"
+    attack = f"slowhttptest {SLOW[way]} -c 600 -r 200 -l {ATTACK} -p 2 -u {page}".split()
+    attack = subprocess.Popen(attack, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    taken = []
+    try:
+        while attack.poll() is None:
+            begin = time.monotonic()
+            status, _, _ = e2e.fetch(page)
+            taken.append((time.monotonic() - begin, status))
+    finally:
+        attack.kill()
+        attack.wait()
+    assert [status for _, status in taken].count(200) >= 0.9 * len(taken) > 0, taken
+    # Who waits for a slow client waits for the end of the attack.
+    assert statistics.median(seconds for seconds, _ in taken) < ATTACK / 3 + exporter.waited_for_cpu()
+    assert "Traceback" not in exporter.log

@@ -31,10 +31,7 @@ from spec_decode_exporter.scrape.engines import ENGINES, HISTOGRAMS, EngineMark,
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_GAUGES
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import (
-    experiment_views,
-    target_view,
-)
+from spec_decode_exporter.views.fleet_view import experiment_views, target_view
 from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.web.fleet import PageQuery
 from spec_decode_exporter.web.page import content, page_facts

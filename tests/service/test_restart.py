@@ -23,10 +23,7 @@ async def engine_of(told):
 
 
 # Server info is requested at most once a minute: soon after the start, its last answer is of the old process.
-@pytest.mark.parametrize(
-    ("before", "after", "restart_at"),
-    [(5, 3, 30.0), (3, 5, 90.0), (4, 4, 30.0)],
-)
+@pytest.mark.parametrize(("before", "after", "restart_at"), [(5, 3, 30.0), (3, 5, 90.0), (4, 4, 30.0)])
 async def test_windows_begin_once_with_the_new_process_and_its_k(story, before, after, restart_at):
     async with story(scenario(before, after, restart_at), config=CONFIG) as told:
         await told.clock.advance(restart_at - 5.0)

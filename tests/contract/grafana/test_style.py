@@ -9,8 +9,7 @@ from spec_decode_exporter.views.words import ACTIONS, STATES, VERDICTS
 
 
 @pytest.mark.parametrize(
-    ("words", "table"),
-    [(style.VERDICTS, VERDICTS), (style.STATES, STATES), (style.ACTIONS, ACTIONS)],
+    ("words", "table"), [(style.VERDICTS, VERDICTS), (style.STATES, STATES), (style.ACTIONS, ACTIONS)]
 )
 def test_a_state_set_has_the_words_of_the_page(words, table):
     assert {word.value: word.text for word in words} == {

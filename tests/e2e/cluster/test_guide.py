@@ -4,6 +4,7 @@ There are no nodes, no operator and no image: the tests start the installed prog
 the monitor says, and say themselves that a pod runs. Who may look at what is decided by the chart's own Role.
 """
 
+import copy
 import json
 import re
 
@@ -14,6 +15,7 @@ from helm.chart_files import CHART
 from tests.contract.chart.rendering import TEXT
 
 NAME = "spec-decode-exporter"
+SPECULATION = {"method": "eagle3", "num_speculative_tokens": 3}
 
 
 def block(mark):
@@ -71,20 +73,31 @@ def mounted(cluster, fleet, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def exporter(start, e2e, fleet, mounted, drill):
-    """Run the installed program as the chart's container does; its folders are here."""
-    (container,) = fleet("deployment")["template"]["spec"]["containers"]
+def run_container(start, e2e):
+    """Run the installed program as a container does; ``mounts`` say where its folders are here."""
+
+    def run_container(container, mounts):
+        words = [word for word in container["args"] if not word.startswith("--web.listen-address")]
+        for there, here in mounts.items():
+            words = [word.replace(there, str(here)) for word in words]
+        port = e2e.free_port()
+        command = [e2e.PROGRAM, *words, f"--web.listen-address=127.0.0.1:{port}"]
+        environ = {one["name"]: one["value"] for one in container.get("env", ())}
+        exporter = start(lambda folder: e2e.Running(container["name"], command, folder, **environ))
+        exporter.url = f"http://127.0.0.1:{port}"
+        exporter.metrics = lambda: e2e.fetch(f"{exporter.url}/metrics")[2]
+        return exporter
+
+    return run_container
+
+
+@pytest.fixture(scope="module")
+def exporter(run_container, fleet, mounted, drill):
+    (container,) = copy.deepcopy(fleet("deployment")["template"]["spec"]["containers"])
     state = mounted / "state"
     state.mkdir()
-    words = [word for word in container["args"] if not word.startswith("--web.listen-address")]
-    for there, here in {"/etc/spec-decode-exporter": mounted, "/var/lib/spec-decode-exporter": state}.items():
-        words = [word.replace(there, str(here)) for word in words]
-    port = e2e.free_port()
-    command = [e2e.PROGRAM, *words, f"--web.listen-address=127.0.0.1:{port}"]
-    environ = {one["name"]: one["value"] for one in container.get("env", ())}
-    exporter = start(lambda folder: e2e.Running(container["name"], command, folder, **environ))
-    exporter.url = f"http://127.0.0.1:{port}"
-    exporter.metrics = lambda: e2e.fetch(f"{exporter.url}/metrics")[2]
+    mounts = {"/etc/spec-decode-exporter": mounted, "/var/lib/spec-decode-exporter": state}
+    exporter = run_container(container, mounts)
     exporter.wait_for(f"{exporter.url}{container['readinessProbe']['httpGet']['path']}")
     return exporter
 
@@ -134,3 +147,29 @@ def test_the_series_join_with_those_of_vllm_and_what_is_the_exporter_s_own_has_i
     assert {(labels["namespace"], labels["pod"]) for labels, _ in found} == {("inference", "drill")}
     ((labels, _),) = e2e.eventually(lambda: prometheus.query("spec_decode_exporter_build_info"))
     assert labels["namespace"] == "monitoring"
+
+
+def test_the_sidecar_of_the_document_watches_its_vllm_and_knows_how_it_speculates(
+    install, run_container, start, e2e, tmp_path
+):
+    installed = install(yaml.safe_load(block("# sidecar.yaml")), "inference")
+    server = start(e2e.Simulator, "steady", name="vllm")
+    server.wait_for(server.url)
+    (sidecar,) = yaml.safe_load(block("<!-- container -->"))["initContainers"]
+    (target,) = [one for one in sidecar["env"] if one["name"] == "SPEC_DECODE_EXPORTER_TARGET"]
+    target["value"] = target["value"].replace(":8000", f":{server.port}")
+    variable = "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"
+    assert f"`{variable}`" in TEXT
+    sidecar["env"].append({"name": variable, "value": json.dumps(SPECULATION)})
+    monitor = installed("podmonitor")
+    assert monitor["namespaceSelector"] == {"matchNames": ["inference"]}
+    assert monitor["podMetricsEndpoints"][0]["port"] in {port["name"] for port in sidecar["ports"]}
+    exporter = run_container(sidecar, {"/var/lib/spec-decode-exporter": tmp_path})
+    exporter.wait_for(f"{exporter.url}{sidecar['livenessProbe']['httpGet']['path']}")
+    up = re.compile(r"^spec_decode_exporter_target_up\{.*\} 1\.0$", re.MULTILINE)
+
+    def knows_it():
+        page = exporter.metrics()
+        return 'method="eagle3"' in page and up.search(page)
+
+    e2e.eventually(knows_it)

@@ -48,12 +48,7 @@ class Server(Running):
 
 @contextlib.contextmanager
 def serve(
-    command: Sequence[str],
-    *,
-    name: str,
-    port: int,
-    health: str,
-    environment: Mapping[str, str] | None = None,
+    command: Sequence[str], *, name: str, port: int, health: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[Server]:
     """Run a command until the block ends; the block begins when its ``health`` page answers."""
     server = Server(name, command, port, **(environment or {}))

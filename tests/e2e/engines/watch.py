@@ -85,8 +85,7 @@ class Watch:
         """Return the page after ``polls`` further successful polls, which include all earlier requests."""
         enough = self._successes() + polls
         eventually(
-            lambda: self._successes() >= enough,
-            what=f"{polls} further polls; see {self.server.log_path}",
+            lambda: self._successes() >= enough, what=f"{polls} further polls; see {self.server.log_path}"
         )
         return self.page()
 

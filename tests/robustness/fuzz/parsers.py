@@ -148,7 +148,4 @@ SENT = Harness(
 )  # fmt: skip
 
 
-HARNESSES = {
-    "reader": READER,
-    "sent-requests": SENT,
-}
+HARNESSES = {"reader": READER, "sent-requests": SENT}

@@ -102,9 +102,7 @@ ROWS: tuple[Row, ...] = (
         rejects=PollError,
         read=in_file(_secret),
         worst={"one line": filled(b"", b"x", b"", MAX_FILE_BYTES)},
-        beyond={
-            "bytes": filled(b"", b"x", b"", MAX_FILE_BYTES + 1),
-        },
+        beyond={"bytes": filled(b"", b"x", b"", MAX_FILE_BYTES + 1)},
     ),
     Row(
         name="saved observation",

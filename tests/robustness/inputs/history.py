@@ -89,9 +89,7 @@ ROWS: Final = (
         name="series of `baseline.prometheus`",
         read=_answered(_servers),
         rejects=HistoryError,
-        worst={
-            "as many servers as fit": _series(12_000),
-        },
+        worst={"as many servers as fit": _series(12_000)},
         beyond={
             "bytes": _series(20_000),
             "values": filled(b'{"status":"success","data":[', b"[],", b"[]]}", MAX_BODY),

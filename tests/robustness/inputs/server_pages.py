@@ -11,12 +11,7 @@ from typing import Final
 from spec_decode_exporter.config.schema import Poll
 from spec_decode_exporter.scrape.client import ResponseParser
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.scrape.layout import (
-    MAX_LINE_BYTES,
-    MAX_LINES,
-    MAX_PAGE_LABELS,
-    MAX_SERIES,
-)
+from spec_decode_exporter.scrape.layout import MAX_LINE_BYTES, MAX_LINES, MAX_PAGE_LABELS, MAX_SERIES
 from spec_decode_exporter.scrape.sample import (
     MAX_BUCKETS,
     MAX_ENGINES,

@@ -7,14 +7,7 @@ import pytest
 
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, FallbackEvaluation
 from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
-from spec_decode_exporter.analysis.verdict import (
-    Action,
-    Advice,
-    Decision,
-    SpeedupRange,
-    State,
-    Verdict,
-)
+from spec_decode_exporter.analysis.verdict import Action, Advice, Decision, SpeedupRange, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS, WindowEvaluation, probably_pays
 from spec_decode_exporter.config.comparison_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import Policy, SpeedupPolicy

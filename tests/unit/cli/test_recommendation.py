@@ -10,11 +10,7 @@ from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
-from spec_decode_exporter.cli.recommend import (
-    FORMATS,
-    recommendation_status,
-    written,
-)
+from spec_decode_exporter.cli.recommend import FORMATS, recommendation_status, written
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.reports.exit_status import ExitStatus
@@ -24,10 +20,7 @@ from spec_decode_exporter.views.engine_view import EngineView
 from tests.fakes.evaluations import advised
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
-BANDS = (
-    LoadBand(1, 15, 4, 2.3, 0.01, 8, 2.2),
-    LoadBand(16, 64, 2, 1.3, 0.01, 8, 0.9),
-)
+BANDS = (LoadBand(1, 15, 4, 2.3, 0.01, 8, 2.2), LoadBand(16, 64, 2, 1.3, 0.01, 8, 0.9))
 BY_LOAD = SpeculationSetting(
     4,
     BatchSchedule((1, 16), (4, 2)),

@@ -2,12 +2,7 @@
 
 import pytest
 
-from spec_decode_exporter.config.batch_schedule import (
-    MAX_BATCH,
-    MAX_RANGES,
-    BatchSchedule,
-    batch_schedule,
-)
+from spec_decode_exporter.config.batch_schedule import MAX_BATCH, MAX_RANGES, BatchSchedule, batch_schedule
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 
 

@@ -5,13 +5,7 @@ from random import Random
 import pytest
 
 from spec_decode_exporter.config.comparison_settings import CostSettings
-from spec_decode_exporter.costs.blocks import (
-    BLOCK_SECONDS,
-    HALF_WEEK,
-    MIN_BLOCKS,
-    BlocksByKey,
-    Piece,
-)
+from spec_decode_exporter.costs.blocks import BLOCK_SECONDS, HALF_WEEK, MIN_BLOCKS, BlocksByKey, Piece
 from spec_decode_exporter.costs.cost import CostSources
 
 WALL = 3000 * HALF_WEEK

@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.costs.steps import (
-    MAX_PLACES,
-    RATE,
-    StepReader,
-    StepSums,
-    StepTimes,
-    total,
-)
+from spec_decode_exporter.costs.steps import MAX_PLACES, RATE, StepReader, StepSums, StepTimes, total
 from spec_decode_exporter.window.engine_windows import NANO
 from tests.fakes.windows import increment
 

@@ -20,10 +20,7 @@ LIST = "/api/v1/namespaces/inference/pods"
 def pod(name, ip="10.0.0.1", version="1", **annotations):
     annotations = {f"prometheus.io/{key}": value for key, value in annotations.items()}
     metadata = {"name": name, "namespace": "inference", "resourceVersion": version}
-    return {
-        "metadata": {**metadata, "annotations": annotations},
-        "status": {"phase": "Running", "podIP": ip},
-    }
+    return {"metadata": {**metadata, "annotations": annotations}, "status": {"phase": "Running", "podIP": ip}}
 
 
 class Api:

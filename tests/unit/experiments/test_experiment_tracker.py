@@ -2,16 +2,7 @@
 
 from spec_decode_exporter.experiments.experiment import Claims, compare
 from spec_decode_exporter.window.engine_windows import NANO
-from tests.fakes.arms import (
-    EAGLE,
-    NOW,
-    PLAIN,
-    SETTINGS,
-    TIME,
-    member,
-    times,
-    window_of,
-)
+from tests.fakes.arms import EAGLE, NOW, PLAIN, SETTINGS, TIME, member, times, window_of
 
 SLOWER = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
 LONGEST = 300.0

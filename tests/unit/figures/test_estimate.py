@@ -8,12 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.figures.estimate import (
-    estimate_of,
-    projected,
-    ratio,
-    standard_error,
-)
+from spec_decode_exporter.figures.estimate import estimate_of, projected, ratio, standard_error
 
 
 def estimate(numerators, denominators, cosines=3, possible=(-inf, inf), **more):

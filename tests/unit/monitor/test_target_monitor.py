@@ -9,13 +9,7 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, Shared, TargetMonitor
 from spec_decode_exporter.scrape.poll_record import Polled
-from spec_decode_exporter.scrape.sample import (
-    MAX_ENGINES,
-    MAX_NAME,
-    MAX_NAMES_TOTAL,
-    EngineName,
-    PageReading,
-)
+from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL, EngineName, PageReading
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 from tests.conftest import make_sample
 
@@ -121,8 +115,7 @@ def names(number, model="m"):
 
 
 @pytest.mark.parametrize(
-    ("query", "named", "model"),
-    [("&model=org%2Fb", "", "org/b"), ("&model=b", "m", "m"), ("", "", "one")],
+    ("query", "named", "model"), [("&model=org%2Fb", "", "org/b"), ("&model=b", "m", "m"), ("", "", "one")]
 )
 async def test_an_engine_without_a_model_has_that_of_the_routers_url_else_the_targets_name(
     watching, server, query, named, model

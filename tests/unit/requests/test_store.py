@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.config.schema import RequestSettings
 from spec_decode_exporter.experiments.pace import TypeTimes
 from spec_decode_exporter.requests.record import RequestRecord
-from spec_decode_exporter.requests.store import (
-    EVALUATION_SECONDS,
-    MAX_EAGER_REQUESTS,
-    RequestStore,
-)
+from spec_decode_exporter.requests.store import EVALUATION_SECONDS, MAX_EAGER_REQUESTS, RequestStore
 from spec_decode_exporter.requests.summary import GroupKey, Percentiles
 from tests.fakes.costs import make_cost
 from tests.unit.requests.conftest import COST, evaluate, request_of, store_of

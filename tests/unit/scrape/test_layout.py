@@ -13,13 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from spec_decode_exporter.scrape.engines import MEANINGS, PLAIN_NAMES
 from spec_decode_exporter.scrape.errors import PageError
-from spec_decode_exporter.scrape.layout import (
-    Layout,
-    ParsedSeries,
-    lines_of,
-    read_layout,
-    values_at,
-)
+from spec_decode_exporter.scrape.layout import Layout, ParsedSeries, lines_of, read_layout, values_at
 from tests.paths import DATA
 
 PAGES = DATA / "pages"

@@ -16,13 +16,7 @@ from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.errors import PageError, PollError, StatusError
 from spec_decode_exporter.scrape.poll_record import PollRecord
-from spec_decode_exporter.scrape.poller import (
-    LARGE_PAGE,
-    PERMITS,
-    TARGET_SHARE,
-    PollBudget,
-    Poller,
-)
+from spec_decode_exporter.scrape.poller import LARGE_PAGE, PERMITS, TARGET_SHARE, PollBudget, Poller
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 from tests.paths import DATA
 

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
 from spec_decode_exporter.core import number_formats
-from spec_decode_exporter.views.templating import (
-    NOTHING,
-    between,
-    environment,
-    moment,
-    number,
-    sentences,
-)
+from spec_decode_exporter.views.templating import NOTHING, between, environment, moment, number, sentences
 
 HTML = environment("spec_decode_exporter.views", html=True)
 TEXT = environment("spec_decode_exporter.views", html=False)

@@ -22,12 +22,7 @@ from spec_decode_exporter.requests.store import RequestFindings, RequestStore
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import EngineView, ObstacleView, SettingView, UsedTokensView
-from spec_decode_exporter.views.fleet_view import (
-    ArmSpeedupView,
-    ArmView,
-    ArmWindowView,
-    ExperimentView,
-)
+from spec_decode_exporter.views.fleet_view import ArmSpeedupView, ArmView, ArmWindowView, ExperimentView
 from spec_decode_exporter.views.latency_view import ComparedQuantileView, LatencyComparisonView
 from spec_decode_exporter.web import fleet
 from spec_decode_exporter.web.fleet import SORTS, Events, PageQuery
@@ -147,10 +142,7 @@ def advised(setting, text="", measure="", **more):
     return SettingView.of(setting, text=text, measure=measure, **shown, **loads)
 
 
-BANDS = (
-    LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3),
-    LoadBand(8, 8, 0, 1.0, 0.02, 4, 0.9),
-)
+BANDS = (LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3), LoadBand(8, 8, 0, 1.0, 0.02, 4, 0.9))
 BY_LOAD = advised(
     SpeculationSetting(4, is_change=True, bands=BANDS),
     speculative_config='{"method": "mtp", "num_speculative_tokens": 4}',

@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import MAX_GAUGES, Buckets
-from spec_decode_exporter.window.engine_windows import (
-    History,
-    Means,
-)
+from spec_decode_exporter.window.engine_windows import History, Means
 from spec_decode_exporter.window.poll import Counters, Reset
 from tests.conftest import make_sample
 from tests.fakes.windows import window

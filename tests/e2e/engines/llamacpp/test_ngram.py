@@ -31,10 +31,7 @@ def test_counters_that_the_server_rounds_break_no_check_and_restart_no_engine(re
 
 
 def test_steps_without_a_draft_count_as_such_where_no_text_repeats_at_first(record):
-    with (
-        llamacpp("llamacpp-ngram", ngram(3, 12)) as server,
-        watch("llamacpp-ngram", server.url) as watching,
-    ):
+    with llamacpp("llamacpp-ngram", ngram(3, 12)) as server, watch("llamacpp-ngram", server.url) as watching:
         truth = complete(drive(server.url, Load(temperature=0, seconds=8, api=requests(300))), server.url)
         page = watching.settled()
         check_counters(page, truth)
@@ -45,10 +42,7 @@ def test_steps_without_a_draft_count_as_such_where_no_text_repeats_at_first(reco
 
 
 def test_a_server_that_decodes_for_30_seconds_without_a_draft_is_off(record):
-    with (
-        llamacpp("llamacpp-off", {"type": "none"}) as server,
-        watch("llamacpp-off", server.url) as watching,
-    ):
+    with llamacpp("llamacpp-off", {"type": "none"}) as server, watch("llamacpp-off", server.url) as watching:
         with driving(server.url, Load(temperature=0, seconds=CEILING, at_once=1, api=requests(100))) as sent:
             eventually(
                 lambda: state(watching.page()) == "disabled",
