@@ -170,7 +170,7 @@ def driving(url: str, load: Load) -> Iterator[Future[Truth]]:
             yield answered
         finally:
             stopped.set()
-        answered.result()
+            answered.result()  # an error of the load explains that of the block
 
 
 def _session(url: str, headers: Mapping[str, str] | None = None) -> aiohttp.ClientSession:
