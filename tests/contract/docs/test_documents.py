@@ -119,7 +119,7 @@ def test_every_engine_kind_has_a_row_in_the_guide():
     assert missing == [], "add rows to 'Other engines and versions' of docs/guide/vllm.md"
 
 
-def test_every_file_that_the_guide_for_developers_names_exists():
+def test_every_file_and_name_in_it_that_the_guide_for_developers_gives_exists():
     """A path may leave out the folders above, such as that of the package."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=CHECKOUT, capture_output=True, text=True, check=True
@@ -128,6 +128,10 @@ def test_every_file_that_the_guide_for_developers_names_exists():
     named = re.findall(r"`([\w./-]+\.(?:py|md|txt|yml))`", TEXTS["docs/maintainers/development.md"])
     assert len(named) > 10
     assert [name for name in named if not any(path.endswith(f"/{name}") for path in paths)] == []
+    package = CHECKOUT / "exporter" / "spec_decode_exporter"
+    symbols = re.findall(r"`(\w+/\w+\.py)` `([\w.]+)`", TEXTS["docs/maintainers/development.md"])
+    assert len(symbols) > 5
+    assert [(file, name) for file, name in symbols if name not in (package / file).read_text("utf-8")] == []
 
 
 def test_each_benchmark_that_a_document_quotes_is_there():
