@@ -32,12 +32,8 @@ if typing.TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MAX_VALUES: Final = 50_000
-"""Keys and values of a file: about 13 MB and 2 s."""
-MAX_ALIASED: Final = 100_000
-"""Values of a file, those of an alias counted at each repetition: a few bytes can make billions.
-
-Each 100 characters of a text or a key count as one more, since they are checked at each repetition.
-"""
+"""Keys and values of a file: about 13 MB and 2 s. An alias can make billions of a few bytes: its values count
+at each repetition, and each 100 characters of a text or a key as one more."""
 FLAGS: Final = "command line or environment"
 """The place of a mistake in a flag, or in its variable."""
 MAX_PROBLEMS: Final = 100

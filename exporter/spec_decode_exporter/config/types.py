@@ -85,11 +85,6 @@ class Expanded(str):
         expanded.origin = origin
         return expanded
 
-    @property
-    def is_one_variable(self) -> bool:
-        """True if the text in the file is one variable and nothing else, as a secret must be."""
-        return re.fullmatch(r"\$\{\w+\}", self.origin, re.ASCII) is not None
-
 
 class Section(BaseModel):
     """A mapping of the configuration: frozen, and an unknown key is a mistake."""
@@ -229,7 +224,8 @@ def _secret(value: object, info: ValidationInfo) -> object:
     """Accept a secret from the environment; reject a literal one without repeating it."""
     if isinstance(value, Expanded) and not value:
         raise ValueError(f"is empty: the environment variable in {value.origin} holds nothing")
-    if isinstance(value, str) and not (isinstance(value, Expanded) and value.is_one_variable):
+    origin = value.origin if isinstance(value, Expanded) else ""
+    if isinstance(value, str) and not re.fullmatch(r"\$\{\w+\}", origin, re.ASCII):
         raise ValueError(
             f"is a secret in plain text; name a file that holds it with `{info.field_name}_file`, "
             "or write `${NAME}` alone to take it from the environment"

@@ -40,8 +40,7 @@ class DraftCounters:
         """True if the engine counts each token as a decode step."""
         self.begins_again = False
         """True if the newest sample is not comparable with the one before."""
-        self._speculation, self._front_end = Speculation(), ""
-        self._has_reported = False
+        self._speculation, self._front_end, self._has_reported = Speculation(), "", False
         self._before: Sample | None = None
         self._differences: frozenset[Counter] | None = None
 
