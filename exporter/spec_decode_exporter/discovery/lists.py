@@ -83,7 +83,7 @@ def yaml_groups(body: bytes) -> list[TargetGroup]:
         return msgspec.convert([] if source.data is None else source.data, list[TargetGroup])
     except ConfigError as error:
         texts = (f"{one.place.replace('list:', 'line ')} {one.message}" for one in error.problems[:MAX_NAMED])
-        raise DiscoveryError("; ".join(text[:MAX_TEXT] for text in texts)) from None
+        raise DiscoveryError("; ".join(text[:150] for text in texts)) from None
     except msgspec.ValidationError as error:
         raise DiscoveryError(_in_words(error)) from None
 
