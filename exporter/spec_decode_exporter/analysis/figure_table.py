@@ -130,18 +130,19 @@ def columns_of(window: Window, increments: Increments, name: str) -> Sequence[fl
 
 
 _DECODING: Final = ("generation_tokens", "first_tokens", "decode_steps")
-_WORK: Final = (*_DECODING, "drafts", "draft_tokens")
+WORK: Final = (*_DECODING, "drafts", "draft_tokens")
+"""Counts that a speed-up needs."""
 _POSITIONS: Final = ("positions", "drafts")
 
 # fmt: off
 FIGURES: Final = (
     Figure(SHARE, "draft_acceptance_ratio", "Acceptance rate", "Accepted tokens over draft tokens in the window.", ("accepted_tokens", "draft_tokens"), lambda its: its.draft_acceptance_ratio, bounds=lambda its: its.draft_acceptance_bounds, highest=1.0, report=Line("Acceptance", "acceptance rate", "of the draft tokens"), compared=Line("Acceptance", "acceptance rate", place=1)),
     Figure(TOKENS, "acceptance_length_tokens", "Acceptance length", "Mean tokens of a draft in the window, bonus token included: 1 + accepted over drafts.", ("accepted_tokens", "drafts"), lambda its: its.acceptance_length_tokens, bounds=lambda its: its.acceptance_length_bounds, counts="in drafts:", report=Line("Acceptance", "acceptance length", "tokens, bonus included"), compared=Line("Acceptance", "acceptance length", place=2)),
-    Figure(FACTOR, "estimated_speedup_ratio", "Estimated speed-up", "Speed relative to no speculation in the window, at the assumed cost; below 1 is slower.", value=lambda its: its.estimated_speedup_ratio, bounds=lambda its: its.speedup_bounds, needs=_WORK),
+    Figure(FACTOR, "estimated_speedup_ratio", "Estimated speed-up", "Speed relative to no speculation in the window, at the assumed cost; below 1 is slower.", value=lambda its: its.estimated_speedup_ratio, bounds=lambda its: its.speedup_bounds, needs=WORK),
     Figure(FACTOR, "speedup_ceiling_ratio", "Speed-up if drafting were free", "Speed-up in the window if drafting and verifying cost nothing.", value=lambda its: its.speedup_ceiling_ratio, needs=(*_DECODING, "accepted_tokens", "drafts")),
     Figure(SHARE, "break_even_acceptance_ratio", "Break-even acceptance rate", "Acceptance rate above which speculation pays in the window, at the assumed cost.", value=lambda its: its.break_even_acceptance_ratio, needs=("drafts", "draft_tokens", "decode_steps")),
-    Figure(NUMBER, "break_even_cost_ratio", "Break-even cost of a draft token", "Cost of a draft token in plain decode steps below which speculation pays in the window.", value=lambda its: its.break_even_cost_ratio, bounds=lambda its: its.break_even_cost_bounds, needs=_WORK),
-    Figure(PER_SECOND, "gained_tokens_per_second_per_gigabyte", "Tokens gained for each GB of drafter", "Generated tokens per second gained by speculation for each GB of the drafter's weights.", value=lambda its: its.memory_return, bounds=lambda its: its.memory_return_bounds, needs=_WORK),
+    Figure(NUMBER, "break_even_cost_ratio", "Break-even cost of a draft token", "Cost of a draft token in plain decode steps below which speculation pays in the window.", value=lambda its: its.break_even_cost_ratio, bounds=lambda its: its.break_even_cost_bounds, needs=WORK),
+    Figure(PER_SECOND, "gained_tokens_per_second_per_gigabyte", "Tokens gained for each GB of drafter", "Generated tokens per second gained by speculation for each GB of the drafter's weights.", value=lambda its: its.memory_return, bounds=lambda its: its.memory_return_bounds, needs=WORK),
     Figure(SHARE, "position_acceptance_ratio", "Acceptance up to the position", "Share of the window's drafts that are accepted up to and including the position.", each=lambda its: its.positions.acceptance, index="position", needs=_POSITIONS),
     Figure(SHARE, "position_conditional_acceptance_ratio", "Conditional acceptance at the position", "Share accepted at the position, of drafts of the window accepted up to the one before.", each=lambda its: its.positions.conditional, index="position", needs=_POSITIONS),
     Figure(NUMBER, "acceptance_decay_ratio", "Decay from position to position", "Pooled conditional acceptance after the first position in the window; 1 is no decay.", value=lambda its: its.positions.decay, needs=("positions",)),

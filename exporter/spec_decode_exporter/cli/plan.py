@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from spec_decode_exporter.cli.flags import Flag, add_flags, number, reader, whole
 from spec_decode_exporter.cli.process import require_stdout, write_stdout
-from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
+from spec_decode_exporter.config.batch_schedule import MAX_POSITIONS
 from spec_decode_exporter.config.comparison_settings import Architecture
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
@@ -87,7 +87,7 @@ _LOAD: Final = (
     Flag("--context", "TOKENS", "tokens of a sequence, prompt and output (default with --target: 8192)", read=whole(1)),
 )  # fmt: skip
 _SPEEDUP: Final = (
-    Flag("--tokens", "NUMBER", "number of draft tokens (default: 4)", read=whole(1, MAX_DRAFT_TOKENS)),
+    Flag("--tokens", "NUMBER", "number of draft tokens (default: 4)", read=whole(1, MAX_POSITIONS)),
     Flag("--acceptance", "SHARE", "acceptance of a draft token whose predecessors were accepted (default: 0.7)", read=number(1.0)),
     Flag("--acceptance-length", "TOKENS", "or the acceptance length at --tokens: tokens of a step, the target's own included; taken as exact", read=number()),
     Flag("--cost.draft-cost-ratio", "RATIO", "cost of a draft token without the fixed cost, relative to a decode step without speculation", read=number()),

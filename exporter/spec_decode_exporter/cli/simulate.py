@@ -20,7 +20,6 @@ from spec_decode_exporter.simulator.simulated_server import RequestSender, Simul
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.web.server import ListenAddress, parse_listen_address
 
-MAX_SPEED: Final = 1000.0
 PAST_SECONDS: Final = 330
 """Seconds that a demo has behind it: the longest default window, and some."""
 _FOUND_WITHIN: Final = 5.0
@@ -37,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     table = (
         Flag("--scenario", "NAME|FILE", scenarios, read=scenario, default="steady"),
         Flag("--listen-address", "HOST:PORT", "address of /metrics (default: :8000)", read=reader(parse_listen_address), default=":8000"),
-        Flag("--speed", "FACTOR", speed, read=number(MAX_SPEED, above_zero=True), default=1.0),
+        Flag("--speed", "FACTOR", speed, read=number(1000.0, above_zero=True), default=1.0),
         Flag("--requests.url", "URL", exporter, read=reader(exporter_url)),
     )  # fmt: skip
     add_flags(parser, table)

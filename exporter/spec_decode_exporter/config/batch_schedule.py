@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-MAX_DRAFT_TOKENS: Final = 128
-"""Maximum draft tokens at a time: the number of draft positions that the exporter tracks."""
+MAX_POSITIONS: Final = 128
+"""Maximum draft positions: draft tokens at a time."""
 MAX_RANGES: Final = 64
 """Maximum number of ranges. One range for each power of two needs 32."""
 MAX_BATCH: Final = 2**31
@@ -85,6 +85,6 @@ def _range(entry: object) -> tuple[int, int, int]:
     first, last, tokens = entry
     if not 1 <= first <= last <= MAX_BATCH:
         raise ValueError(f"{SCHEDULE_KEY} has a range that is not within 1 and {MAX_BATCH}")
-    if not 0 <= tokens <= MAX_DRAFT_TOKENS:
-        raise ValueError(f"{SCHEDULE_KEY} has a number of tokens that is not within 0 and {MAX_DRAFT_TOKENS}")
+    if not 0 <= tokens <= MAX_POSITIONS:
+        raise ValueError(f"{SCHEDULE_KEY} has a number of tokens that is not within 0 and {MAX_POSITIONS}")
     return first, last, tokens

@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
 
-from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS, batch_schedule
+from spec_decode_exporter.config.batch_schedule import MAX_POSITIONS, batch_schedule
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.mistakes import Mistake, MistakesError
 from spec_decode_exporter.config.types import (
@@ -29,8 +29,9 @@ from spec_decode_exporter.config.types import (
     matches,
     refuses,
 )
+from spec_decode_exporter.core.numbers import MAX_TEXT
 
-ModelText = Annotated[str, Field(min_length=1, max_length=256), Printable]
+ModelText = Annotated[str, Field(min_length=1, max_length=MAX_TEXT), Printable]
 
 
 class Architecture(StrEnum):
@@ -58,19 +59,19 @@ def _match_problem(label: str) -> str | None:
 Name = Annotated[str, matches(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "is not a name: use up to 64 letters, digits, `_.-`")]
 Lookback = Annotated[Duration, refuses(lambda seconds: None if 3600 <= seconds <= 90 * 86_400 else "must be 1h to 90d")]  # noqa: PLR2004  an older baseline is forgotten
 MatchLabel = Annotated[str, refuses(_match_problem)]
-MatchValue = Annotated[str, Field(min_length=1, max_length=256), Printable]
+MatchValue = Annotated[str, Field(min_length=1, max_length=MAX_TEXT), Printable]
 
 
 class SpeculativeSettings(Section):
     """Speculation of a server, for servers whose metrics do not include it."""
 
     method: ModelText | None = Field(default=None, description="Method by its name in vLLM, such as `eagle3`, `mtp`, `draft_model`, `ngram`.")
-    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="Number of draft tokens, vLLM's `num_speculative_tokens`.")
+    tokens: Annotated[int, Field(ge=1, le=MAX_POSITIONS)] | None = Field(default=None, description="Number of draft tokens, vLLM's `num_speculative_tokens`.")
     draft_model: ModelText | None = Field(default=None, description="Name of the draft model.")
     draft_memory: Size | None = Field(default=None, description="Memory of the drafter's weights on the GPUs of an engine, such as `2GiB`, to show the return on it; by default from the draft model's name.")
     schedule: Schedule = Field(default=(), description="Draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for each range of running requests.")
     architecture: Annotated[Architecture, WithJsonSchema({"type": "string", "enum": [*map(str, Architecture)]})] | None = Field(default=None, description="Architecture of the served model, `dense` or `mixture_of_experts`: it decides how the cost changes with load. By default from the model's name.")
-    expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(default=(), description="Expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`.")
+    expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_POSITIONS)] = Field(default=(), description="Expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`.")
     rejection_method: ModelText | None = Field(default=None, description="Rejection sampling, vLLM's `rejection_sample_method`. `fly` is lossy (finding `lossy_rejection`).")
     adaptive: bool = Field(default=False, description="Server chooses how many drafts it verifies, vLLM's `enable_adaptive_verification`. Acceptance rates and advice on draft tokens are then absent.")
 
@@ -114,7 +115,7 @@ class ReferenceSettings(Section):
     """
 
     acceptance_ratio: Share | None = Field(default=None, description="Acceptance rate, accepted tokens over draft tokens, between 0 and 1.")
-    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="Number of draft tokens at which `acceptance_ratio` was measured. Engines with another number are not compared: the rate falls with it.")
+    tokens: Annotated[int, Field(ge=1, le=MAX_POSITIONS)] | None = Field(default=None, description="Number of draft tokens at which `acceptance_ratio` was measured. Engines with another number are not compared: the rate falls with it.")
     file: Annotated[LocatedPath | None, excludes("acceptance_ratio"), excludes("tokens")] = Field(default=None, description="A file that `observe --save` wrote, read with the configuration.")
     model_name: ModelText | None = Field(default=None, description="Model of the file; required if the file holds more than one.")
     _rates: dict[int | None, float] = PrivateAttr(default_factory=dict)

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.core.user_errors import ExporterError
 
 KeyPath = tuple[str | int, ...]
@@ -47,7 +48,7 @@ class MistakesError(ValueError):
 
 def dotted(path: KeyPath) -> str:
     """Format a path as ``targets[0].url``."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step:.200}" for step in path)
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step[:MAX_TEXT]}" for step in path)
     return text.removeprefix(".")
 
 

@@ -27,7 +27,7 @@ from spec_decode_exporter.config.mistakes import Mistake, near_name
 from spec_decode_exporter.config.policy import Policy, merged, misordered
 from spec_decode_exporter.config.target_settings import Discovery, TargetSettings
 from spec_decode_exporter.config.types import (
-    MAX_FILE_BYTES,
+    MAX_TARGETS,
     Context,
     Duration,
     DurationOrOff,
@@ -38,9 +38,9 @@ from spec_decode_exporter.config.types import (
     SettingsPlace,
     Size,
     format_duration,
+    named_file,
     refuses,
 )
-from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.urls import Url
 
 DEFAULT_URL: Final = "http://localhost:8000/metrics"
@@ -125,7 +125,7 @@ class Log(Section):
 class Limits(Section):
     """Limits of the whole process."""
 
-    engines: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="Maximum number of engines of all targets together. A target counts as at least one engine, an engine with very long labels as several. Above the limit, configured targets come first, then those of the lists in their order. The default depends on the [memory](../guide/kubernetes-sidecar.md#memory) limit of the container.")
+    engines: Annotated[int, Field(ge=1, le=MAX_TARGETS)] | None = Field(default=None, description="Maximum number of engines of all targets together. A target counts as at least one engine, an engine with very long labels as several. Above the limit, configured targets come first, then those of the lists in their order. The default depends on the [memory](../guide/kubernetes-sidecar.md#memory) limit of the container.")
 
 
 class RequestUsers(Section):
@@ -143,7 +143,7 @@ class RequestUsers(Section):
 
     @model_validator(mode="after")
     def _salted(self) -> Self:
-        self._key = read_bounded(self.salt_file, MAX_FILE_BYTES).strip()
+        self._key = named_file(self.salt_file).strip()
         if len(self._key) < MIN_SALT:
             raise ValueError(f"has a salt of less than {MIN_SALT} bytes; `openssl rand -hex 32` writes one")
         return self

@@ -26,23 +26,18 @@ from spec_decode_exporter.config.mistakes import (
 )
 from spec_decode_exporter.config.types import MAX_FILE_BYTES, Context, Expanded
 from spec_decode_exporter.core.files import size_text
+from spec_decode_exporter.core.numbers import MAX_TEXT
 
 if typing.TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MAX_VALUES: Final = 50_000
-"""Keys and values of a file: about 13 MB and 2 s."""
-MAX_ALIASED: Final = 100_000
-"""Values of a file, those of an alias counted at each repetition: a few bytes can make billions.
-
-Each 100 characters of a text or a key count as one more, since they are checked at each repetition.
-"""
+"""Keys and values of a file: about 13 MB and 2 s. An alias can make billions of a few bytes: its values count
+at each repetition, and each 100 characters of a text or a key as one more."""
 FLAGS: Final = "command line or environment"
 """The place of a mistake in a flag, or in its variable."""
-_MAX_PROBLEMS: Final = 100
-"""Mistakes that are reported."""
-_MAX_QUOTED: Final = 100
-"""Characters of a value or of an error of PyYAML in a message."""
+MAX_PROBLEMS: Final = 100
+"""Mistakes that are reported: of a file, and of the labels and pods that one discovery ever has."""
 _NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _PLAIN_TAGS: Final = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map")
@@ -110,7 +105,7 @@ class Source:
             return model.model_validate(self.data, context=context)
         except ValidationError as error:
             details = error.errors(include_url=False)
-            for detail in details[: _MAX_PROBLEMS + 1]:
+            for detail in details[: MAX_PROBLEMS + 1]:
                 for path, message in explain(detail, model):
                     self.add_problem(path, message)
             raise self._error() from None
@@ -123,8 +118,8 @@ class Source:
     def _error(self) -> ConfigError:
         """Return the mistakes in the order of the file."""
         ordered = [problem for _, problem in sorted(self.problems, key=lambda entry: entry[0])]
-        if len(ordered) > _MAX_PROBLEMS:
-            ordered[_MAX_PROBLEMS:] = [Problem(self.name, "", "has more mistakes")]
+        if len(ordered) > MAX_PROBLEMS:
+            ordered[MAX_PROBLEMS:] = [Problem(self.name, "", "has more mistakes")]
         return ConfigError(dict.fromkeys(ordered))
 
 
@@ -181,7 +176,7 @@ def _yaml_problem(error: yaml.MarkedYAMLError) -> str:
         return str(error.problem)
     if "single document" in (error.context or ""):
         return "is not YAML: there is a second document; remove it and the `---` before it"
-    problem = (error.problem or error.context or "cannot be read")[:_MAX_QUOTED]
+    problem = (error.problem or error.context or "cannot be read")[:MAX_TEXT]
     return f"is not YAML: {problem}" + ("; indent with spaces, not with tabs" if r"'\t'" in problem else "")
 
 
@@ -222,8 +217,8 @@ class _Reader:
         """Return a node's value; None if it has none, or a mistake. ``line`` is that of its key."""
         self.source.lines[path] = line or node.start_mark.line + 1
         self.count += 1 + len(node.value) // 100
-        if self.count > MAX_ALIASED:
-            problem = f"is repeated by aliases until there are more than {MAX_ALIASED} values"
+        if self.count > MAX_VALUES:
+            problem = f"is repeated by aliases until there are more than {MAX_VALUES} values"
             raise _BoundError(problem=problem, problem_mark=node.start_mark)
         if flaw := _flaw(node):
             self.flaw(node, path, flaw)
@@ -271,7 +266,7 @@ class _Reader:
 def _flaw(node: yaml.Node) -> str | None:
     """Return what a node may not have: a tag, or half of a character."""
     if node.tag not in _PLAIN_TAGS:
-        return f"has the tag {node.tag[:_MAX_QUOTED]}, which is not supported; remove it"
+        return f"has the tag {node.tag[:MAX_TEXT]}, which is not supported; remove it"
     is_text = isinstance(node, yaml.ScalarNode)
     return "holds half of a character; write it in full" if is_text and not _encodable(node.value) else None
 
@@ -302,7 +297,7 @@ def _shown(value: object) -> str:
     if isinstance(value, Expanded):
         return f"the value of {value.origin}"
     if isinstance(value, str):
-        return repr(value[:_MAX_QUOTED]) + ("…" if len(value) > _MAX_QUOTED else "")
+        return repr(value[:MAX_TEXT]) + ("…" if len(value) > MAX_TEXT else "")
     return "a list" if isinstance(value, list) else "a mapping"
 
 

@@ -24,10 +24,13 @@ from pydantic import (
 
 from spec_decode_exporter.config.mistakes import Mistake, MistakesError
 from spec_decode_exporter.core.files import read_bounded
+from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.core.urls import api_address, normalise, without_query
 
 MAX_FILE_BYTES: Final = 2**20
 """Bytes of a configuration file, and of a file with a secret, a certificate or a key that it names."""
+MAX_TARGETS: Final = 10_000
+"""Targets, and engines, of a list, of a recording, and of the exporter."""
 _MAX_SECONDS: Final = 366 * 86_400.0
 _MILLISECONDS: Final = {
     "y": 365 * 86_400_000,
@@ -49,8 +52,6 @@ _MATCHER: Final = r'[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*
 _MATCHERS: Final = re.compile(rf"(?:\s*{_MATCHER}(?:\s*,\s*{_MATCHER})*\s*,?\s*)?")
 MAX_LABELS: Final = 64
 """Labels of one target, and label names of all targets together: each series has every name."""
-MAX_LABEL_NAME: Final = 128
-"""Characters of a label's name."""
 MAX_LABEL_VALUE: Final = 1_024
 """Characters of a label's value: every series of a target repeats it."""
 MAX_LABEL_CHARACTERS: Final = 2_048
@@ -83,11 +84,6 @@ class Expanded(str):
         expanded = cls(value)
         expanded.origin = origin
         return expanded
-
-    @property
-    def is_one_variable(self) -> bool:
-        """True if the text in the file is one variable and nothing else, as a secret must be."""
-        return re.fullmatch(r"\$\{\w+\}", self.origin, re.ASCII) is not None
 
 
 class Section(BaseModel):
@@ -187,8 +183,8 @@ def label_matchers(text: str) -> str:
 
 def label_problem(name: str) -> str | None:
     """Return the mistake in a label's name and the remedy; None if it is valid."""
-    if len(name) > MAX_LABEL_NAME:
-        return f"has a name of more than {MAX_LABEL_NAME} characters; choose a shorter one"
+    if len(name) > MAX_TEXT:
+        return f"has a name of more than {MAX_TEXT} characters; choose a shorter one"
     if not _NAME.fullmatch(name):
         return "is not a label name; use letters, digits and underscores, and no digit first"
     if name.startswith("__"):
@@ -228,7 +224,8 @@ def _secret(value: object, info: ValidationInfo) -> object:
     """Accept a secret from the environment; reject a literal one without repeating it."""
     if isinstance(value, Expanded) and not value:
         raise ValueError(f"is empty: the environment variable in {value.origin} holds nothing")
-    if isinstance(value, str) and not (isinstance(value, Expanded) and value.is_one_variable):
+    origin = value.origin if isinstance(value, Expanded) else ""
+    if isinstance(value, str) and not re.fullmatch(r"\$\{\w+\}", origin, re.ASCII):
         raise ValueError(
             f"is a secret in plain text; name a file that holds it with `{info.field_name}_file`, "
             "or write `${NAME}` alone to take it from the environment"
@@ -249,11 +246,16 @@ def _located(value: Path, info: ValidationInfo) -> Path:
     return value if context is None else context.directory / value
 
 
+def named_file(path: Path) -> bytes:
+    """Return the content of a file that the configuration names, such as a secret, within the limit."""
+    return read_bounded(path, MAX_FILE_BYTES)
+
+
 def _readable(value: Path, info: ValidationInfo) -> Path:
     """Reject an unreadable file at the start rather than at the first poll."""
     try:
         if context_of(info) is not None:
-            read_bounded(value, MAX_FILE_BYTES)
+            named_file(value)
     except (OSError, ValueError) as error:
         raise ValueError(
             f"names a file that cannot be read: {value}: {getattr(error, 'strerror', None) or error}"

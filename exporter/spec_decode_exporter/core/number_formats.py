@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 ABSENT: Final = "-"
 
@@ -138,18 +138,17 @@ def fill(template: str, values: Mapping[str, float]) -> str:
     return template.format_map({name: _Value(value) for name, value in values.items()})
 
 
-class _Value:
+class _Value(NamedTuple):
     """Value of a template."""
 
-    def __init__(self, value: float) -> None:
-        self._value = value
+    value: float
 
     def __format__(self, form: str) -> str:
         command, _, noun = form.partition(" ")
         if command == "plural":
-            return plural(round(self._value), noun)
+            return plural(round(self.value), noun)
         write = _COMMANDS.get(command)
-        return format(self._value, form) if write is None else write(self._value)
+        return format(self.value, form) if write is None else write(self.value)
 
 
 _COMMANDS: Final = {"clock": utc_clock, "ago": ago}

@@ -1,4 +1,4 @@
-"""Bounds of numbers from outside: files, answers of servers, requests.
+"""Bounds of numbers and texts from outside: files, answers of servers, requests.
 
 Python's JSON also reads ``NaN``, ``1e999`` and integers of thousands of digits. They raise far from where
 they enter, or stay in sums for ever. So they are absent (None) or refused where they enter.
@@ -15,9 +15,12 @@ MAX_UNIX: Final = 253_402_300_799.0
 """Last second of the year 9999, the last one that a date can have."""
 MAX_INTEGER: Final = 2**63 - 1
 """Greatest integer: that of a 64-bit counter with a sign."""
-_MAX_DIGITS: Final = len(str(MAX_INTEGER))
 MAX_NUMBER: Final = 1e100
 """Greatest other number: products of three are finite."""
+MAX_TEXT: Final = 256
+"""Characters of an untrusted text that are kept, or shown of a longer one: a name, a value, an error."""
+MAX_NAMED: Final = 3
+"""Members of a longer list that one sentence names."""
 
 UnixTime = Annotated[float, Field(ge=0, le=MAX_UNIX, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
@@ -56,7 +59,7 @@ def _float(text: str) -> float | None:
 
 
 def _integer(text: str) -> int | None:
-    value = int(text) if len(text) <= _MAX_DIGITS + 1 else MAX_INTEGER + 1
+    value = int(text) if len(text) <= len(str(-MAX_INTEGER)) else MAX_INTEGER + 1
     return value if -MAX_INTEGER <= value <= MAX_INTEGER else None
 
 

@@ -8,6 +8,8 @@ from sys import intern
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, urlsplit, urlunsplit
 
+from spec_decode_exporter.core.numbers import MAX_TEXT
+
 PORTS: Final = {"http": 80, "https": 443}
 """Default port of each scheme."""
 MAX_PORT: Final = 65_535
@@ -119,7 +121,7 @@ def address(url: str) -> str:
 def model_of(url: str) -> str:
     """Return the model in the query of a page, as of llama.cpp's router; empty without a printable name."""
     model = dict(parse_qsl(Url.of(url).target.partition("?")[2])).get("model", "")
-    return model[:200] if model.isprintable() else ""
+    return model[:MAX_TEXT] if model.isprintable() else ""
 
 
 def without_query(url: str) -> str:

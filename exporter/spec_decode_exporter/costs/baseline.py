@@ -22,7 +22,7 @@ from spec_decode_exporter.core.numbers import Amount, Seconds, UnixTime
 from spec_decode_exporter.costs.steps import HALF_LIFE_SECONDS, StepTimes, faded
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.scrape.engines import Latency
-from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.scrape.sample import MAX_BUCKETS, Buckets
 from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import Increment
 
@@ -32,8 +32,6 @@ MIN_REQUESTS: Final = 30.0
 """First tokens that a mean time to first token needs."""
 SAME_DAY_SECONDS: Final = HALF_LIFE_SECONDS
 """Age up to which a baseline is of the same day: later, traffic differs by the time of day."""
-MAX_BUCKETS: Final = 64
-"""Maximum buckets of a histogram besides the last one; a larger histogram is ignored."""
 COMPARED: Final = (Latency.TIME_TO_FIRST_TOKEN, Latency.TIME_PER_OUTPUT_TOKEN)
 """Latencies that are compared: both are per request, so steps that give several tokens do not blur them."""
 
@@ -157,7 +155,7 @@ class Period:
                 continue
             bounds = tuple(bound for bound in new.bounds if isfinite(bound))
             added = LearnedHistogram(bounds, tuple(map(sub, new.counts, old.counts)), wall)
-            if len(bounds) > MAX_BUCKETS or not added.is_cumulative:
+            if not added.is_cumulative:
                 continue
             known = self.histograms.get(latency)
             if known is not None and known.bounds == bounds:

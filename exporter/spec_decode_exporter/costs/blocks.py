@@ -18,11 +18,11 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
+from spec_decode_exporter.config.batch_schedule import MAX_POSITIONS
 from spec_decode_exporter.core.numbers import Amount, Product, UnixTime
 from spec_decode_exporter.costs.cost import CostSources
 from spec_decode_exporter.figures.estimate import Estimate, ratio, sampled_ratio
 from spec_decode_exporter.figures.window_figures import DecodeWork
-from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 from spec_decode_exporter.window.poll import Increment
 
 BLOCK_SECONDS: Final = 120.0

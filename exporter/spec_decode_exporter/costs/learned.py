@@ -9,6 +9,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
+from spec_decode_exporter.config.batch_schedule import MAX_POSITIONS
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.costs.baseline import SAME_DAY_SECONDS, Baseline, BaselineSummary
 from spec_decode_exporter.costs.blocks import BlocksByKey, Kept, Piece
@@ -20,7 +21,7 @@ from spec_decode_exporter.costs.time_saved import DayTime, TimeSaved
 from spec_decode_exporter.drops.drops import Drops, DropState
 from spec_decode_exporter.figures.window_figures import DRAFTED_SHARE
 from spec_decode_exporter.scrape.engines import Counter, Gauge, Latency
-from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Buckets, Sample
+from spec_decode_exporter.scrape.sample import Buckets, Sample
 from spec_decode_exporter.window.engine_windows import History
 from spec_decode_exporter.window.poll import Increment
 

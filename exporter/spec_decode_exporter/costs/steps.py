@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import repeat
-from math import exp2, inf, log, sqrt
+from math import exp2, inf, log, log2, sqrt
 from operator import add, mul
 from typing import Annotated, Final, NamedTuple
 
@@ -33,7 +33,6 @@ HALF_LIFE_SECONDS: Final = 12 * 3600.0
 """Half-life of the weights: requests are longer at night."""
 PER_DOUBLING: Final = 4
 MAX_LOAD: Final = 2.0**16
-MAX_PLACES: Final = 16 * PER_DOUBLING + 1
 SHARE, LOAD, PROMPT, SHARE_LOAD, SHARE_PROMPT, RATE, SHARE_RATE, TIME = range(1, 9)
 """Places of f, ln L, v, f·ln L, f·v, u, f·u and y among the variables; the first is 1."""
 SIZE: Final = 9
@@ -169,14 +168,14 @@ def include(known: dict[int, StepSums], key: int, sums: StepSums) -> None:
     known[key] = known[key].plus(sums) if key in known else sums
 
 
-Place = Annotated[int, Field(ge=0, lt=MAX_PLACES)]
+Place = Annotated[int, Field(ge=0, le=round(PER_DOUBLING * log2(MAX_LOAD)))]
 
 
 @dataclass(slots=True)
 class StepTimes:
     """Steps of an engine, or of a period, by load: a place is a quarter of a doubling. Persisted as it is."""
 
-    places: Annotated[dict[Place, StepSums], Field(max_length=MAX_PLACES)] = field(default_factory=dict)
+    places: dict[Place, StepSums] = field(default_factory=dict)
 
     def add(self, sums: StepSums) -> None:
         """Add the steps of a poll."""

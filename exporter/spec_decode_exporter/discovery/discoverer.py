@@ -33,7 +33,6 @@ from spec_decode_exporter.discovery.target import (
 KINDS: Final = (CONFIGURED, "file", "http", "dns", "kubernetes")  # kinds of discovery, in order of precedence
 MAX_NAME_CHARACTERS: Final = 1_024  # of all label names that are not configured: every series has them all
 _FEW: Final = 200  # targets that are merged on the event loop: 2 ms; more are merged in a thread
-_MAX_NUMBER: Final = 8  # characters of `#` and the number that distinguish targets of the same path
 _LINES: Final = 10, 300.0  # burst of log lines about failures of a discovery, and seconds until one more
 _NAMES: Final = f"{MAX_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together"
 
@@ -165,7 +164,7 @@ def _with_unique_names(targets: Iterable[Target]) -> Iterator[Target]:
         name = target.name
         if name in taken:
             url = Url.of(target.url)
-            path = (url.address + url.target.partition("?")[0])[: MAX_LABEL_VALUE - _MAX_NUMBER]
+            path = (url.address + url.target.partition("?")[0])[: MAX_LABEL_VALUE - len("#1234567")]
             candidates = chain((url.address, path), (f"{path}#{number}" for number in numbers[path]))
             name = next(name for name in candidates if name not in taken)
         taken.add(name)

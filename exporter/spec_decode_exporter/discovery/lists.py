@@ -25,7 +25,9 @@ from spec_decode_exporter.config.http_settings import HeaderValues
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.source import source_of
 from spec_decode_exporter.config.target_settings import DnsDiscovery, HttpDiscovery, Scrape, default_name
+from spec_decode_exporter.config.types import MAX_TARGETS
 from spec_decode_exporter.core.files import Stamp, read_bounded, size_text, stamps
+from spec_decode_exporter.core.numbers import MAX_NAMED, MAX_TEXT
 from spec_decode_exporter.core.tasks import TARGET_FILES, TARGET_LISTS
 from spec_decode_exporter.core.urls import MAX_PATH, PATH, PORTS, Url, host_and_port, without_query
 from spec_decode_exporter.discovery.target import DiscoveryError, LabelFilter, Labels, Target
@@ -40,9 +42,7 @@ _DNS_TIMEOUT: Final = 5.0
 _FAMILIES: Final = {"A": socket.AF_INET, "AAAA": socket.AF_INET6}
 _NO_SUCH_NAME: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 MAX_LIST_BYTES: Final = 4 * 2**20  # also characters of all its URLs: each target repeats its group's path
-MAX_TARGETS: Final = 10_000  # targets of a list, and its groups
 MAX_LIST_LABELS: Final = 50_000  # including those that no target keeps, such as `__meta_…`
-MAX_PARAMETER_CHARACTERS: Final = 2_048  # characters of all parameters, as encoded in the URL
 # Braces of groups and their labels; quotes of groups' keys, targets and labels:
 _LIMITS: Final = {b"{": 2 * MAX_TARGETS, b'"': 6 * MAX_TARGETS + 4 * MAX_LIST_LABELS}
 _TOO_MUCH: Final = f"has more than {MAX_TARGETS} groups or targets, or {MAX_LIST_LABELS} labels; divide it"
@@ -72,7 +72,7 @@ def json_groups(body: bytes) -> list[TargetGroup]:
     except (ValueError, RecursionError) as error:
         message, _, byte = str(error).removeprefix("JSON is malformed: ").partition(" (byte ")
         line = body.count(b"\n", 0, int(byte[:-1]) if byte else len(body)) + 1
-        raise DiscoveryError(f"line {line} is not JSON: {message[:100]}") from None
+        raise DiscoveryError(f"line {line} is not JSON: {message[:MAX_TEXT]}") from None
 
 
 def yaml_groups(body: bytes) -> list[TargetGroup]:
@@ -82,7 +82,7 @@ def yaml_groups(body: bytes) -> list[TargetGroup]:
         source.refuse()
         return msgspec.convert([] if source.data is None else source.data, list[TargetGroup])
     except ConfigError as error:
-        texts = (f"{one.place.replace('list:', 'line ')} {one.message}" for one in error.problems[:3])
+        texts = (f"{one.place.replace('list:', 'line ')} {one.message}" for one in error.problems[:MAX_NAMED])
         raise DiscoveryError("; ".join(text[:150] for text in texts)) from None
     except msgspec.ValidationError as error:
         raise DiscoveryError(_in_words(error)) from None
@@ -156,10 +156,10 @@ def request_target(path: str, parameters: Mapping[str, str] = MappingProxyType({
     if not parameters:
         return target
     # Checked before and after: encoding a megabyte takes time.
-    is_short = sum(map(len, chain(*parameters.items()))) <= MAX_PARAMETER_CHARACTERS
+    is_short = sum(map(len, chain(*parameters.items()))) <= MAX_PATH
     encoded = urlencode(parameters) if is_short else ""
-    if not is_short or len(encoded) > MAX_PARAMETER_CHARACTERS:
-        raise ValueError(f"has parameters of more than {MAX_PARAMETER_CHARACTERS:,} characters together")
+    if not is_short or len(encoded) > MAX_PATH:
+        raise ValueError(f"has parameters of more than {MAX_PATH:,} characters together")
     return f"{target}{'&' if '?' in target else '?'}{encoded}"
 
 

@@ -19,12 +19,12 @@ from msgspec import Meta, Struct, field
 
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings, TlsConfig
 from spec_decode_exporter.config.target_settings import NAMESPACE, KubernetesDiscovery, Scrape, port_problem
+from spec_decode_exporter.config.types import MAX_TARGETS
 from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.recurring import back_off
 from spec_decode_exporter.core.tasks import TARGET_LISTS
 from spec_decode_exporter.core.urls import host_and_port
 from spec_decode_exporter.discovery.lists import (
-    MAX_TARGETS,
     TargetDiscovery,
     ip_and_port,
     page_url,

@@ -17,13 +17,13 @@ from spec_decode_exporter.config.comparison_settings import (
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.policy import Policy, merged
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.source import MAX_PROBLEMS
 from spec_decode_exporter.config.types import MAX_LABEL_CHARACTERS, MAX_LABELS, label_problem, value_problem
+from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 CONFIGURED: Final = "static"  # kind of discovery of targets in the configuration
 Labels = tuple[tuple[str, str], ...]  # names and values, sorted by name
-_MAX_WARNINGS: Final = 100  # about labels and pods of one discovery: a list may have new ones each time
-_MAX_SHOWN: Final = 200
 _TOO_LARGE: Final = (
     f"exceeds the {MAX_LABELS} labels or {MAX_LABEL_CHARACTERS:,} characters of a target: remove some"
 )
@@ -112,13 +112,13 @@ class LabelFilter:
 
     def drop(self, name: str, reason: str, once: str = "") -> None:
         """Log a dropped label, once for its name or for the key ``once``."""
-        label = name[:_MAX_SHOWN]
+        label = name[:MAX_TEXT]
         if self.is_new(once or label):
             _log.warning("discovered_label_dropped", discovery=self._discovery, label=label, reason=reason)
 
     def is_new(self, key: str) -> bool:
-        """Return whether to log a warning: the first of its key, up to ``_MAX_WARNINGS`` keys."""
-        is_new = key not in self._logged and len(self._logged) < _MAX_WARNINGS
+        """Return whether to log a warning: the first of its key, up to ``MAX_PROBLEMS`` keys."""
+        is_new = key not in self._logged and len(self._logged) < MAX_PROBLEMS
         self._logged |= {key} if is_new else set()
         return is_new
 

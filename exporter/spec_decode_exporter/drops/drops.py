@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from operator import mul
 from typing import Final
 
+from spec_decode_exporter.config.batch_schedule import MAX_POSITIONS
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.detector import DRAFTING, SUDDEN, DecodeSteps, Detector, DetectorState
 from spec_decode_exporter.drops.sums import FEW_STEPS, Drop, DropKind, DropStatus, Sums, Transition
-from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 from spec_decode_exporter.window.poll import Increment
 
 RECENT_SECONDS: Final = 30.0

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from spec_decode_exporter.core.log import escaped
-from spec_decode_exporter.core.numbers import MAX_NUMBER, MAX_UNIX
+from spec_decode_exporter.core.numbers import MAX_NUMBER, MAX_TEXT, MAX_UNIX
 from spec_decode_exporter.core.tasks import unless_stopped
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.core.user_errors import ExporterError
@@ -29,8 +29,6 @@ MAX_BODY: Final = 32 * 2**20
 """Maximum bytes of a response: some 800,000 samples."""
 MAX_QUERY: Final = 16 * 1024
 """Maximum characters of a query in a URL: many proxies refuse longer ones."""
-MAX_ERROR: Final = 300
-"""Characters of an error that are shown."""
 TIME_ERROR: Final = 1.0
 """Seconds by which a sample may lie outside of the time asked for: servers round times."""
 
@@ -222,7 +220,7 @@ class QueryApi:
                 raise TooMuchError(f"{self.name}: its answer cannot be read: {error}") from None
             raise self._unusable("its answer is not JSON") from None
         if isinstance(answer, _Refusal):
-            kind, text = TooMuchError if fewer else HistoryError, escaped(answer.error[:MAX_ERROR], kept="")
+            kind, text = TooMuchError if fewer else HistoryError, escaped(answer.error[:MAX_TEXT], kept="")
             raise kind(f"{self.name}: it answers with an error: {text}")
         return answer.data
 

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
+from spec_decode_exporter.config.types import MAX_LABEL_VALUE, MAX_TARGETS
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.files import open_plain, size_text
 from spec_decode_exporter.core.numbers import MAX_UNIX, decode
@@ -34,12 +35,6 @@ MAX_LINE: Final = 16 * 2**20
 """Maximum bytes of a line: a page of 256 engines with histograms has 9 MB."""
 MAX_LINES: Final = 2_000_000
 """Maximum polls of a recording: some three weeks of one server each second."""
-MAX_NAME: Final = 256
-"""Maximum characters of a target's name."""
-MAX_MOMENT: Final = 1e12
-"""Maximum monotonic time in seconds."""
-MAX_RECORDED: Final = 10_000
-"""Maximum targets, and engines, of a recording: as many as ``limits.engines`` may be."""
 _ADDRESS: Final = "http://recording"
 """Address of recorded targets: a recording has only their names."""
 
@@ -51,8 +46,8 @@ class RecordingError(ExporterError):
 class _Line(Struct):
     """A poll: its page, or the reason of its failure."""
 
-    target: Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
-    t: Annotated[float, Meta(ge=-MAX_MOMENT, le=MAX_MOMENT)]
+    target: Annotated[str, Meta(min_length=1, max_length=MAX_LABEL_VALUE)]
+    t: Annotated[float, Meta(ge=-MAX_UNIX, le=MAX_UNIX)]
     """Monotonic time in seconds."""
     time: Annotated[float, Meta(ge=0, le=MAX_UNIX)]
     """Unix time."""
@@ -132,7 +127,7 @@ def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RawPoll]:
     if FORMAT.encode() not in lines.readline(MAX_LINE):
         raise RecordingError(f"{path} is no recording of `observe --record`, or of another version")
     reported: dict[str, ServedSpeculation | None] = {}
-    moment = -MAX_MOMENT
+    moment = -MAX_UNIX
     for number in range(2, MAX_LINES + 2):
         line = lines.readline(MAX_LINE)
         if not line:
@@ -159,8 +154,8 @@ def _poll(line: bytes, reported: dict[str, ServedSpeculation | None], earliest: 
     if (poll.page is None) == (poll.error is None):
         raise ValueError("it has either a page or an error")
     reported.setdefault(poll.target)
-    if len(reported) > MAX_RECORDED:
-        raise ValueError(f"target: the recording has more than {MAX_RECORDED} targets")
+    if len(reported) > MAX_TARGETS:
+        raise ValueError(f"target: the recording has more than {MAX_TARGETS} targets")
     if poll.server_info is not UNSET:
         answer = poll.server_info if isinstance(poll.server_info, str) else json.dumps(poll.server_info)
         reported[poll.target] = served_speculation(answer.encode())
@@ -236,6 +231,6 @@ def replay(polls: Iterable[RawPoll], fleet: Fleet, clock: RecordingClock) -> Ite
             polled = Polled(reading, poll.moment, poll.wall, config.interval)
             monitor.take(polled, len(poll.page), poll.speculation)
             engines.update((poll.target, name) for name in reading.samples)
-        if len(engines) > MAX_RECORDED:
-            raise RecordingError(f"the recording has more than {MAX_RECORDED} engines")
+        if len(engines) > MAX_TARGETS:
+            raise RecordingError(f"the recording has more than {MAX_TARGETS} engines")
         yield poll

@@ -35,9 +35,8 @@ PIECE_CHARACTERS: Final = 2**17
 """Characters of a page after which a piece ends: larger ones would leave holes in the memory."""
 _SLACK: Final = 1.0  # seconds by which two pages may be later than two evaluations
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
-_MAX_DIGITS: Final = 6
-"""Digits before the point, up to which Go writes a number without an exponent."""
-_SHORT: Final = 10.0**_MAX_DIGITS
+_LONG: Final = 1e6
+"""Number from which on Go writes an exponent."""
 _PART: Final = "metrics"  # part of the log for labels and process metrics; that of a family is its name
 Row = tuple[Metric, Windows | None]
 """A metric, and its windows in a configuration."""
@@ -239,12 +238,12 @@ def number_text(number: float) -> str:
         OverflowError: It is an integer that no float can represent.
     """
     text = repr(float(number))
-    if 0 <= number < _SHORT:
+    if 0 <= number < _LONG:
         return text
     if not isfinite(number):
         raise ValueError(f"a number is {number}")
     point = text.find(".")
-    if number > 0 and point > _MAX_DIGITS:
+    if number > 0 and point > 1:  # not yet with an exponent
         mantissa = f"{text[0]}.{text[1:point]}{text[point + 1 :]}".rstrip("0.")
         return f"{mantissa}e+{point - 1:02d}"
     return text

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Final
 
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
-from spec_decode_exporter.analysis.figure_table import term
+from spec_decode_exporter.analysis.figure_table import WORK, term
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.schema import Group, Profile
@@ -151,8 +151,6 @@ def _prompt_lengths(model: PromptFindings) -> Numbers:
 
 
 _COST: Final = ("configuration", "decode_nanoseconds", "typical cost of the method")
-_DECODING: Final = ("generation_tokens", "first_tokens", "decode_steps")
-_WORK: Final = (*_DECODING, "drafts", "draft_tokens")
 _TIMES: Final = (
     "vllm:inter_token_latency_seconds",
     "vllm:e2e_request_latency_seconds",
@@ -174,9 +172,9 @@ _sum = partial(Metric, Group.SUMS, windows="each")
 _quantiles = partial(Metric, Group.LATENCY, STANDARD, labels=("window", QUANTILE_LABEL))
 _ratio_bound = partial(Metric, Group.LATENCY, FULL, labels=("window", QUANTILE_LABEL))
 _spread = partial(Metric, Group.DISTRIBUTION, STANDARD, windows="each", reduced="longest", source=("accepted_tokens", "draft_tokens"))
-_pay = partial(Metric, Group.PAY, source=_WORK)
-_decode_time = partial(Metric, Group.PAY, STANDARD, kind="counter", source=(*_WORK, "decode_nanoseconds"))
-_end_to_end = partial(Metric, Group.PAY, windows="longest", labels=("basis",), source=(*_WORK, "decode_nanoseconds", "first_token_nanoseconds"))
+_pay = partial(Metric, Group.PAY, source=WORK)
+_decode_time = partial(Metric, Group.PAY, STANDARD, kind="counter", source=(*WORK, "decode_nanoseconds"))
+_end_to_end = partial(Metric, Group.PAY, windows="longest", labels=("basis",), source=(*WORK, "decode_nanoseconds", "first_token_nanoseconds"))
 _drop = partial(Metric, Group.DROPS, source=("accepted_tokens", "drafts"))
 _arm = partial(Metric, Group.EXPERIMENTS, subject=subject.ARM, windows="each", reduced="longest")
 _group = partial(Metric, Group.REQUESTS, subject=subject.GROUP, source=_ANSWER)

@@ -11,10 +11,11 @@ from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Drafting
 from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.config.batch_schedule import MAX_POSITIONS
 from spec_decode_exporter.costs.methods import drafts_what_it_finds
 from spec_decode_exporter.costs.steps import UNCOUNTED_SHARE, exceeds_steps
 from spec_decode_exporter.scrape.engines import Absence, Counter, Gauge, Latency
-from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Sample
+from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import TORN_DRAFTS
 
@@ -39,8 +40,7 @@ class DraftCounters:
         """True if the engine counts each token as a decode step."""
         self.begins_again = False
         """True if the newest sample is not comparable with the one before."""
-        self._speculation, self._front_end = Speculation(), ""
-        self._has_reported = False
+        self._speculation, self._front_end, self._has_reported = Speculation(), "", False
         self._before: Sample | None = None
         self._differences: frozenset[Counter] | None = None
 

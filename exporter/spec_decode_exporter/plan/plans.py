@@ -22,7 +22,7 @@ from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
 from spec_decode_exporter.analysis.depth import speedup
 from spec_decode_exporter.analysis.verdict import SHARES, SpeedupRange, Verdict, likely_share, speedup_verdict
-from spec_decode_exporter.analysis.window_evaluation import probably_pays
+from spec_decode_exporter.analysis.window_evaluation import GIGABYTE, probably_pays
 from spec_decode_exporter.config.comparison_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
 from spec_decode_exporter.core.number_formats import plural
@@ -42,7 +42,6 @@ TABLE_TOKENS: Final = 8
 _HALVINGS: Final = 60
 _SPEEDUPS, _TOLERANCE = SpeedupPolicy(), DepthPolicy().tolerance
 """Thresholds of the exporter by default."""
-GIGABYTE: Final = 10**9
 GPUS: Final[Mapping[str, int]] = {
     "A10G": 23_028, "L4": 23_034, "RTX-4090": 24_564, "RTX-5090": 32_607, "A100-40GB": 40_960, "L40S": 46_068,
     "H100": 81_559, "A100": 81_920, "H20": 97_871, "GH200": 97_871, "RTX-PRO-6000": 97_887, "H200": 143_771,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -19,15 +19,13 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.numbers import Amount
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of
+from spec_decode_exporter.figures.window_figures import MAX_INCREMENTS
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.views.document import Estimated, View, at, computed
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import SnapshotView, TargetView
 from spec_decode_exporter.window.engine_windows import Window, columns, position_columns
 from spec_decode_exporter.window.ring import Increments
-
-MAX_INCREMENTS: Final = 40
-"""Maximum increments of a model's engines together: confidence bounds use no more."""
 
 
 # fmt: off

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
+from spec_decode_exporter.core.numbers import MAX_NAMED
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.summary import (
@@ -27,8 +28,6 @@ MIN_SHARE: Final = 0.1
 """Share of the requests that a kind must have: any average hides a smaller one, and p10 and p90 show it."""
 SLICE_REQUESTS: Final = 2000
 """Requests that are summarized before other tasks run: a few milliseconds."""
-MAX_NAMED: Final = 3
-"""Groups that one sentence names; the page and the metrics show all."""
 
 KINDS: Final[Mapping[str, Callable[[KeptRequest], str]]] = {
     "request_type": lambda request: request.key.request_type,

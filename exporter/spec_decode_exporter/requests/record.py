@@ -20,7 +20,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from spec_decode_exporter.core.numbers import TooManyValuesError
+from spec_decode_exporter.core.numbers import MAX_TEXT, TooManyValuesError
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.figures.student_t import NORMAL_975
 
@@ -44,7 +44,7 @@ DraftLength = Annotated[int, Meta(ge=0, le=1000)]
 """K; real methods draft fewer than 100. A larger value would dominate the totals until a restart."""
 Milliseconds = Annotated[float, Meta(ge=0, le=10**9)]
 """A time, up to eleven days."""
-Name = Annotated[str, Meta(max_length=256)]
+Name = Annotated[str, Meta(max_length=MAX_TEXT)]
 """A model name, a request type or a target."""
 
 

@@ -27,7 +27,8 @@ from spec_decode_exporter.scrape.errors import PollError, Reason, StatusError, r
 if TYPE_CHECKING:
     from spec_decode_exporter.config.http_settings import HttpSettings
 
-MAX_FRAMING: Final = 64 * 2**10  # bytes of a response besides its body: status, headers, chunks, trailers
+MAX_FRAMING: Final = 64 * 2**10
+"""Bytes of a response besides its body: status, headers, chunks, trailers; and of a rejection."""
 MIN_PIECES: Final = 1024
 PIECE_BYTES: Final = 1024
 """Maximum pieces of a response: ``MIN_PIECES``, and one for every ``PIECE_BYTES`` of the body's limit."""
@@ -40,7 +41,6 @@ _HEADERS: Final = {
     # Compression costs the server more than it saves on a local network.
     "Accept-Encoding": "identity",
 }
-_MAX_REJECTION: Final = 4 * 2**10  # bytes of one that is read for its reason; else the status counts
 _REASONS: Final[dict[type[Exception], Reason]] = {
     TimeoutError: "timeout",
     ssl.SSLError: "tls",
@@ -189,7 +189,7 @@ class ResponseParser:
         self._has_head, self.keep_alive = True, self._parser.should_keep_alive()
         length = int(self.header(b"content-length") or 0)
         if status != HTTPStatus.OK:
-            is_read = 0 < length <= _MAX_REJECTION and not self.header(b"content-encoding")
+            is_read = 0 < length <= MAX_FRAMING and not self.header(b"content-encoding")
             if not is_read or status < HTTPStatus.BAD_REQUEST:
                 raise StatusError(status, _host(self._headers.get(b"location", b"")))
             self._status = status

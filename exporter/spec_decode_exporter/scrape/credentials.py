@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from spec_decode_exporter.config.types import MAX_FILE_BYTES
-from spec_decode_exporter.core.files import Stamp, read_bounded, stamps
+from spec_decode_exporter.config.types import named_file
+from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.scrape.errors import PollError, Reason
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _secret(value: SecretStr | None, path: Path | None) -> str:
 
 @lru_cache(maxsize=256)
 def _content(path: Path, version: tuple[Stamp | None, ...]) -> str:  # noqa: ARG001  a changed file is read again
-    return read_bounded(path, MAX_FILE_BYTES).decode().strip()
+    return named_file(path).decode().strip()
 
 
 def _sendable(text: str, source: object) -> str:

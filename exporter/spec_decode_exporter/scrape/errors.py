@@ -9,6 +9,8 @@ from http.client import responses
 from itertools import islice
 from typing import Final, Literal, get_args
 
+from spec_decode_exporter.core.numbers import MAX_NAMED, MAX_TEXT
+
 Reason = Literal["refused", "timeout", "status", "too_large", "malformed", "tls", "dns"]
 
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
@@ -29,9 +31,8 @@ _ROUTED: Final = re.compile(
     rb'[{,](?:server|worker|worker_url|worker_id)="(https?://[A-Za-z0-9.:\[\]-]{1,80})/?"'
 )
 """Label of a router's series with the address of a server; no other characters: it is untrusted text."""
-_MAX_ROUTED: Final = 3
 _ROUTED_BYTES: Final = 64 * 2**10
-"""Maximum addresses in a remedy, and the bytes of the page in which they are looked for."""
+"""Bytes of the page in which they are looked for."""
 _ANOTHER_PAGE: Final = f"is it another program? Check port and path, for vLLM `{METRICS_URL}`"
 _CREDENTIALS: Final = "set `authorization`, for `observe` SPEC_DECODE_EXPORTER_AUTHORIZATION_CREDENTIALS"
 _REMEDIES: Final = {
@@ -52,15 +53,14 @@ _REMEDIES: Final = {
 """Remedies of failed polls, by ``PollRecord.failure``; of a status by its first digits."""
 
 _TITLE: Final = re.compile(r"(?i)<title>([^<]{1,200})")
-_MAX_WORDS: Final = 200  # maximum characters of a rejection's own words
 
 
 def no_engine_remedy(page: bytes) -> str:
     """Return why a page that was read has no engine, and the remedy."""
     remedy = next((remedy for mark, remedy in _PAGES.items() if mark in page), _ANOTHER_PAGE)
     addresses = dict.fromkeys(_ROUTED.findall(page[:_ROUTED_BYTES])) if "router" in remedy else {}
-    names = [f"`{address.decode()}`" for address in islice(addresses, _MAX_ROUTED)]
-    return ", ".join([remedy, *names, *["…"] * (len(addresses) > _MAX_ROUTED)])
+    names = [f"`{address.decode()}`" for address in islice(addresses, MAX_NAMED)]
+    return ", ".join([remedy, *names, *["…"] * (len(addresses) > MAX_NAMED)])
 
 
 def failure_remedy(failure: str) -> str:
@@ -78,7 +78,7 @@ def rejection_words(body: bytes, content_type: str) -> str:
             found = found.get(key, found) if isinstance(found, dict) else found
     elif "html" in content_type:
         found = next(iter(_TITLE.findall(str(found))), "")
-    words = " ".join(found.split())[:_MAX_WORDS] if isinstance(found, str) else ""
+    words = " ".join(found.split())[:MAX_TEXT] if isinstance(found, str) else ""
     return "" if words[:1] == "<" else "".join(char if char.isprintable() else "?" for char in words)
 
 

@@ -6,6 +6,7 @@ page's layout. So it is found once, and used until the layout changes.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from math import inf, isfinite, nan
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
+from spec_decode_exporter.config.batch_schedule import MAX_POSITIONS
+from spec_decode_exporter.config.types import MAX_LABEL_VALUE
+from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.scrape import engines
 from spec_decode_exporter.scrape.derived import derive, steps_of, verified_width
 from spec_decode_exporter.scrape.engines import (
@@ -27,7 +31,6 @@ from spec_decode_exporter.scrape.engines import (
 )
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.layout import (
-    MAX_NUMBER_CHARACTERS,
     Layout,
     ParsedSeries,
     lines_of,
@@ -36,16 +39,15 @@ from spec_decode_exporter.scrape.layout import (
 )
 
 MAX_ENGINES: Final = 256
-MAX_POSITIONS: Final = 128
 MAX_POSITIONS_TOTAL: Final = 2**11
 """Maximum draft positions of all engines of a page: each is a column in every window, and exported."""
 MAX_SECONDS: Final = 1e9  # maximum finite upper bound of a bucket: of a latency, in seconds, 30 years
-MAX_NAME: Final = 1024
 MAX_NAMES_TOTAL: Final = 2**15
-"""Maximum characters of an engine's name, and of all names of a page: each is a label of all its metrics."""
+"""Maximum characters of all engines' names of a page: each is a label of all its metrics."""
 MAX_BUCKETS: Final = 128
 """Maximum buckets of a histogram. vLLM's have up to 30; each is a column in the longest window."""
-MAX_DIGITS, MAX_DTYPE = 10, 32  # characters of numbers in labels, and of the type of a KV cache
+_WHOLE: Final = re.compile("[0-9]{1,10}")
+"""Number in a label."""
 MAX_COUNT: Final = 2**53  # exclusive: from here on a float cannot represent every integer
 MAX_GAUGES: Final = {  # in the order of Gauge
     Gauge.RUNNING_REQUESTS: 2.0**20,
@@ -130,14 +132,14 @@ class KvCache(NamedTuple):
     def of(cls, labels: Mapping[str, str]) -> KvCache | None:
         """Return the cache by its labels; None if they have no usable size."""
         whole, blocks, size = (
-            int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else None
+            int(text) if _WHOLE.fullmatch(text) else None
             for text in map(labels.get, ("kv_cache_size_tokens", "num_gpu_blocks", "block_size"), ("",) * 3)
         )
         tokens = whole if whole or blocks is None or size is None else blocks * size
         dtype = labels.get("cache_dtype", "")
         if not tokens:
             return None
-        return cls(tokens, dtype if dtype.isprintable() and len(dtype) <= MAX_DTYPE else "")
+        return cls(tokens, dtype if dtype.isprintable() and len(dtype) <= MAX_TEXT else "")
 
 
 class PageSeries(NamedTuple):
@@ -405,8 +407,8 @@ def engine_name(labels: Mapping[str, str]) -> EngineName:
     )
     engine = f"{number}@{replica}" if replica else number
     name = EngineName(labels.get(engines.MODEL_LABEL, ""), engine)
-    if max(map(len, name)) > MAX_NAME:
-        raise PageError(f"an engine's name has more than {MAX_NAME} characters")
+    if max(map(len, name)) > MAX_LABEL_VALUE:
+        raise PageError(f"an engine's name has more than {MAX_LABEL_VALUE} characters")
     return name
 
 
@@ -427,7 +429,7 @@ def _check_sizes(places: Mapping[EngineName, EnginePlaces]) -> None:
 
 def _bound(text: str) -> float:
     try:
-        bound = float(text) if len(text) <= MAX_NUMBER_CHARACTERS else nan
+        bound = float(text) if len(text) <= MAX_TEXT else nan
     except ValueError:
         bound = nan
     if not (0 <= bound <= MAX_SECONDS or bound == inf):  # also NaN
@@ -440,7 +442,7 @@ def _bound(text: str) -> float:
 
 def _position(text: str) -> int:
     """Return a draft position; all beyond those that are watched are one."""
-    if not (text.isascii() and text.isdigit()) or len(text) > MAX_DIGITS:
+    if not _WHOLE.fullmatch(text):
         raise PageError("a count of draft tokens has no number in its label position or token_position")
     return min(int(text), MAX_POSITIONS)
 

@@ -14,15 +14,15 @@ from typing import Any, Final
 import msgspec
 
 from spec_decode_exporter.config.batch_schedule import (
+    MAX_POSITIONS,
     NO_SCHEDULE,
     SCHEDULE_KEY,
     BatchSchedule,
     batch_schedule,
 )
+from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.scrape.derived import steps_of
-from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 
-_MAX_LABEL: Final = 256
 _NUMBER: Final = re.compile(r"[0-9]{1,4}+")
 _WITHOUT_MODEL: Final = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
 """Methods whose ``model`` is not a draft model but the method's name or a class."""
@@ -148,4 +148,4 @@ def _speculation(details: _Details) -> ServedSpeculation | None:
 
 def _label(value: object) -> str:
     """Return a text that can be a label value; empty for anything else, such as half a surrogate pair."""
-    return value if isinstance(value, str) and value.isprintable() and len(value) <= _MAX_LABEL else ""
+    return value if isinstance(value, str) and value.isprintable() and len(value) <= MAX_TEXT else ""

@@ -6,7 +6,6 @@ import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from random import Random
 from typing import Final, NamedTuple
 
@@ -37,26 +36,22 @@ def token_bounds(maximum: int) -> tuple[float, ...]:
 class SimulatedHistogram:
     """Observations by bucket."""
 
-    __slots__ = ("_counts", "bounds", "total")
+    __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
         self.total = 0.0
-        self._counts = [0] * (len(bounds) + 1)
+        self.counts = [0] * (len(bounds) + 1)
 
     def observe(self, value: float) -> None:
         """Observe ``value``; on a bound it belongs to the bucket below."""
-        self._counts[bisect_left(self.bounds, value)] += 1
+        self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     @property
     def count(self) -> int:
         """Number of observations."""
-        return sum(self._counts)
-
-    def cumulative(self) -> list[int]:
-        """Return the cumulative counts of the buckets, the last for +Inf."""
-        return list(accumulate(self._counts))
+        return sum(self.counts)
 
 
 class EngineCounts:

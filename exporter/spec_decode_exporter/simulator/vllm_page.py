@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -137,7 +138,7 @@ def _metric(family: RecordedFamily, simulation: Simulation) -> Metric:
         if isinstance(value, SimulatedHistogram):
             metric.add_sample(f"{name}_sum", labels, value.total)
             metric.add_sample(f"{name}_count", labels, value.count)
-            for bound, count in zip((*value.bounds, "+Inf"), value.cumulative(), strict=True):
+            for bound, count in zip((*value.bounds, "+Inf"), accumulate(value.counts), strict=True):
                 metric.add_sample(f"{name}_bucket", {"le": str(bound), **labels}, count)
         elif isinstance(value, float | int):
             metric.add_sample(name, labels, value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Final
 
 import structlog
 from aiohttp import hdrs, web
@@ -21,9 +20,6 @@ from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, Lim
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
 from spec_decode_exporter.web.security import Guard
 from spec_decode_exporter.web.state import STATE, ExporterState
-
-MAX_UNREAD_BODY: Final = 64 * 1024
-"""Bytes of a request body that no handler reads."""
 
 _log = structlog.get_logger()
 
@@ -116,7 +112,7 @@ async def _reject_bodies(request: web.Request, handler: Handler) -> web.StreamRe
     """Reject a body that is too long or of unknown length, and close the connection."""
     if request.method == hdrs.METH_POST and request.path == INGEST_PATH:
         return await handler(request)  # it reads the body, up to a limit of its own
-    if (request.content_length or 0) <= MAX_UNREAD_BODY and hdrs.TRANSFER_ENCODING not in request.headers:
+    if (request.content_length or 0) <= MAX_BODY_BYTES and hdrs.TRANSFER_ENCODING not in request.headers:
         return await handler(request)
-    text = f"The request body must have a Content-Length of at most {MAX_UNREAD_BODY} bytes."
+    text = f"The request body must have a Content-Length of at most {MAX_BODY_BYTES} bytes."
     return error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, close=True)

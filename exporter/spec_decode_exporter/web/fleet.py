@@ -18,6 +18,7 @@ from multidict import MultiMapping
 from spec_decode_exporter.analysis.missing_evidence import WAYS, CostMeasurement
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS, event_text
@@ -35,8 +36,6 @@ MAX_EVENTS: Final = 12
 """Maximum rows of a list of events."""
 MAX_OPEN: Final = 8
 """Maximum number of open engines: each is rendered each second."""
-MAX_TEXT: Final = 200
-"""Maximum characters of a filter, and of an id in every link; ids have 12."""
 _WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
 
 

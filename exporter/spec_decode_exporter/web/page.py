@@ -15,6 +15,7 @@ from aiohttp import web
 
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, term
 from spec_decode_exporter.core.isolation import NO_ITEM
+from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.core.tasks import DOCUMENTATION, yield_to_event_loop
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS, event_text
@@ -37,7 +38,6 @@ from spec_decode_exporter.views.words import STATES, VERDICTS
 from spec_decode_exporter.web.fleet import (
     MAX_EVENTS,
     MAX_ROWS,
-    MAX_TEXT,
     Events,
     PageQuery,
     ShownFleet,

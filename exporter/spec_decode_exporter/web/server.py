@@ -34,9 +34,9 @@ from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, MAX_CONNECTIONS, error_response
 
 UNIX_PREFIX: Final = "unix:"
-MAX_LINE_BYTES: Final = 8190  # of a request line, and of a header with its name
-MAX_HEADERS: Final = 64
-MAX_HEAD_BYTES: Final = 32 * 1024  # of an unfinished head, after which no more is read
+MAX_HEAD_BYTES: Final = (
+    32 * 1024
+)  # of an unfinished head, after which no more is read; aiohttp bounds its lines
 HEAD_SECONDS: Final = 10.0  # for a first head with its TLS handshake, and for a later one from its first byte
 ANSWER_SECONDS: Final = 40.0  # to wait for a place, to render, and to send what is sent in a place
 UNREAD_SECONDS: Final = 30.0  # for a client to read the rest of a response
@@ -52,8 +52,6 @@ _OPTIONS: Final[dict[str, Any]] = {
     "keepalive_timeout": IDLE_SECONDS,
     "logger": logging.getLogger("spec_decode_exporter.web"),
     "lingering_time": 0.2,  # for the rest of a body that no handler reads
-    **dict.fromkeys(("max_line_size", "max_field_size"), MAX_LINE_BYTES),
-    "max_headers": MAX_HEADERS,
     "read_bufsize": 16 * 1024,
 }
 _RECEIVE_BYTES: Final = 32 * 1024  # a read returns at most twice that, which aiohttp parses at once

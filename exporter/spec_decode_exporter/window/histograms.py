@@ -6,6 +6,7 @@ scale cancels.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice, pairwise, repeat
@@ -75,13 +76,12 @@ class Histograms:
         self.keep = keep
         self._bounds: dict[Quantity, tuple[float, ...]] = {}
         self._before: tuple[float, Sequence[int]] | None = None  # time and counts of the page before
-        self._newest = -inf
-        self._interval = 0.0
+        self._newest, self._interval = -inf, 0.0
         self.clear()
 
     def clear(self) -> None:
         """Empty the window."""
-        self._increments = list[tuple[float, Sequence[int]]]()  # begins and counts
+        self._increments = deque[tuple[float, Sequence[int]]]()  # begins and counts
         self._sums: Sequence[int] = ()
 
     def restart(self, begin: float | None) -> None:
@@ -116,7 +116,7 @@ class Histograms:
         # If the window ended now, it would lose its oldest increment before the next page arrives.
         edge = moment - self.keep - interval / 2
         while self._increments and self._increments[0][0] < edge:
-            _, old = self._increments.pop(0)
+            _, old = self._increments.popleft()
             self._sums = narrow(list(map(sub, self._sums, old)))
 
     def latencies(self, now: float) -> dict[Latency, Buckets]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from spec_decode_exporter.config.batch_schedule import MAX_POSITIONS
+from spec_decode_exporter.config.types import MAX_LABEL_VALUE
 from spec_decode_exporter.requests.record import (
     MAX_MISTAKES,
     Batch,
@@ -21,7 +23,7 @@ from spec_decode_exporter.requests.record import (
 )
 from spec_decode_exporter.requests.record import read as read_requests
 from spec_decode_exporter.scrape.errors import PageError
-from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, MAX_NAME, MAX_POSITIONS, SampleReader
+from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, SampleReader
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def check_reader(data: bytes) -> None:
 def _check_sample(found) -> None:
     assert len(found.samples) <= MAX_ENGINES
     for name, sample in found.samples.items():
-        assert max(map(len, name)) <= MAX_NAME
+        assert max(map(len, name)) <= MAX_LABEL_VALUE
         assert len(sample.positions) <= MAX_POSITIONS
         assert all(type(one) is int and 0 <= one < MAX_COUNT for one in sample.positions)
         assert all(one is None or (type(one) is int and one >= 0) for one in sample.counters)

@@ -11,20 +11,19 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.config.types import (
     MAX_LABEL_CHARACTERS,
-    MAX_LABEL_NAME,
     MAX_LABEL_VALUE,
     MAX_LABELS,
 )
+from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.core.urls import MAX_PATH, MAX_PORT
 from spec_decode_exporter.discovery.lists import (
     MAX_LIST_LABELS,
-    MAX_PARAMETER_CHARACTERS,
     TargetDiscovery,
     json_groups,
 )
 from spec_decode_exporter.discovery.target import DiscoveryError, Target
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
+from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL
 from tests.robustness.inputs.row import Make, RejectedError, Row, as_json, text
 from tests.robustness.inputs.server_pages import read_page
 
@@ -61,7 +60,7 @@ def _engines(number: int, length: int, name: str = "") -> Make:
 
 
 _FITTING = "x" * (MAX_LABEL_CHARACTERS // MAX_LABELS - len("l00000"))
-_PARAMETERS = {f"__param_{number:03}": "" for number in range(MAX_PARAMETER_CHARACTERS // len("000=&"))}
+_PARAMETERS = {f"__param_{number:03}": "" for number in range(MAX_PATH // len("000=&"))}
 _LONG_HOST = ".".join(["a" * 63] * 3 + ["a" * 61])
 
 ROWS: tuple[Row, ...] = (
@@ -85,12 +84,12 @@ ROWS: tuple[Row, ...] = (
         worst={
             "the longest path": as_json({"__metrics_path__": "/" + "m" * (MAX_PATH - 1)}),
             "the most parameters": as_json(_PARAMETERS),
-            "the longest parameter": as_json({"__param_x": "x" * (MAX_PARAMETER_CHARACTERS - 2)}),
+            "the longest parameter": as_json({"__param_x": "x" * (MAX_PATH - 2)}),
         },
         beyond={
             "a longer path": as_json({"__metrics_path__": "/" + "m" * MAX_PATH}),
             "one more parameter": as_json({**_PARAMETERS, "__param_more": ""}),
-            "a longer parameter": as_json({"__param_x": "x" * (MAX_PARAMETER_CHARACTERS - 1)}),
+            "a longer parameter": as_json({"__param_x": "x" * (MAX_PATH - 1)}),
         },
     ),
     Row(
@@ -100,9 +99,7 @@ ROWS: tuple[Row, ...] = (
         worst={
             "the most of the longest": as_json(_labels(MAX_LABELS, _FITTING)),
             "the longest value": as_json({"zone": "x" * MAX_LABEL_VALUE}),
-            "the longest names": as_json(
-                _labels(MAX_LABEL_CHARACTERS // MAX_LABEL_NAME, "", "l" * (MAX_LABEL_NAME - 5))
-            ),
+            "the longest names": as_json(_labels(MAX_LABEL_CHARACTERS // MAX_TEXT, "", "l" * (MAX_TEXT - 5))),
             "labels for the service discovery alone": as_json(_labels(MAX_LIST_LABELS, "x", "__meta_")),
             "the longest name and method": as_json(
                 {"target": "t" * MAX_LABEL_VALUE, "method": "m" * MAX_LABEL_VALUE}
@@ -110,7 +107,7 @@ ROWS: tuple[Row, ...] = (
         },
         beyond={
             "a longer value": as_json({"zone": "x" * (MAX_LABEL_VALUE + 1)}),
-            "a longer name": as_json({"n" * (MAX_LABEL_NAME + 1): "x"}),
+            "a longer name": as_json({"n" * (MAX_TEXT + 1): "x"}),
             "longer labels together": as_json(_labels(MAX_LABELS, _FITTING + "x")),
             "one more label": as_json(_labels(MAX_LABELS + 1, "")),
             "a longer name of the target": as_json({"target": "x" * (MAX_LABEL_VALUE + 1)}),
@@ -123,14 +120,14 @@ ROWS: tuple[Row, ...] = (
         read_page,
         rejects=PollError,
         worst={
-            "the longest names": _engines(MAX_NAMES_TOTAL // MAX_NAME, MAX_NAME - 1),
+            "the longest names": _engines(MAX_NAMES_TOTAL // MAX_LABEL_VALUE, MAX_LABEL_VALUE - 1),
             "the most engines": _engines(MAX_ENGINES, MAX_NAMES_TOTAL // MAX_ENGINES - 1),
             "names with terminal escapes and a zero byte": _engines(1, 1, "a\0\x1b[2J\u202e"),
         },
         beyond={
-            "a longer name": _engines(1, MAX_NAME + 1),
+            "a longer name": _engines(1, MAX_LABEL_VALUE + 1),
             "one more engine": _engines(MAX_ENGINES + 1, 3),
-            "longer names together": _engines(MAX_NAMES_TOTAL // MAX_NAME, MAX_NAME),
+            "longer names together": _engines(MAX_NAMES_TOTAL // MAX_LABEL_VALUE, MAX_LABEL_VALUE),
         },
     ),
 )

@@ -6,7 +6,7 @@ import json
 from typing import Final
 
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
-from spec_decode_exporter.discovery.lists import MAX_TARGETS
+from spec_decode_exporter.config.types import MAX_TARGETS
 from spec_decode_exporter.discovery.pods import MAX_PAGE_BYTES, PodDiscovery
 from spec_decode_exporter.discovery.target import DiscoveryError
 from tests.robustness.inputs.row import Make, Row, as_json, filled, served_json

@@ -2,8 +2,13 @@
 
 import pytest
 
-from spec_decode_exporter.config.batch_schedule import MAX_BATCH, MAX_RANGES, BatchSchedule, batch_schedule
-from spec_decode_exporter.scrape.sample import MAX_POSITIONS
+from spec_decode_exporter.config.batch_schedule import (
+    MAX_BATCH,
+    MAX_POSITIONS,
+    MAX_RANGES,
+    BatchSchedule,
+    batch_schedule,
+)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ TARGET = [
     ("labels: {window: b}", "labels.window is a label of the exporter's own metrics; choose another name"),
     (f"labels: {{a: {'x' * 1025}}}", "labels.a has a value of more than 1,024 characters; shorten it"),
     ('labels: {a: "x\\u202e"}', f"labels.a {UNPRINTABLE}"),
-    (f"labels: {{{'x' * 129}: b}}", f"labels.{'x' * 129} has a name of more than 128 characters; choose a shorter one"),
+    (f"labels: {{{'x' * 257}: b}}", f"labels.{'x' * 256} has a name of more than 256 characters; choose a shorter one"),
     (f"labels: {{{', '.join(f'l{number}: b' for number in range(65))}}}", "labels has more than 64 entries; remove some"),
     ("authorization: {credentials: hunter2}", f"authorization.credentials {PLAIN_SECRET}"),
     ("authorization: {credentials: 'hunter-${T}'}", f"authorization.credentials {PLAIN_SECRET}"),

@@ -125,7 +125,7 @@ def test_an_unreadable_document_is_one_mistake_at_its_line(monkeypatch, data, me
     ids=["a billion values", "a long text", "a long key"],
 )
 def test_aliases_are_bounded_by_what_they_repeat(monkeypatch, text):
-    monkeypatch.setattr(module, "MAX_ALIASED", 5000)
+    monkeypatch.setattr(module, "MAX_VALUES", 5000)
     assert "is repeated by aliases until there are more than 5000 values" in unreadable(text.encode())
 
 

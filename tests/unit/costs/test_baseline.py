@@ -216,7 +216,7 @@ class TestPersistence:
             {"requests": [10**400, *[1.0] * 6]},
             {"requests": [1.0] * 11},
             {"histograms": {"time_to_first_token": [[float("inf")], [1.0, 2.0], WALL]}},
-            {"histograms": {"time_to_first_token": [[1.0] * 100, [1.0] * 101, WALL]}},
+            {"histograms": {"time_to_first_token": [[1.0] * 129, [1.0] * 130, WALL]}},
             {"steps": {"places": {"12": [[1.0] * 5, WALL]}}},
             {"steps": {"places": {"12": [[1e31] * 51, WALL]}}},
             {"steps": {"places": {"99": [[1.0] * 51, WALL]}}},

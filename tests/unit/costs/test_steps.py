@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.costs.steps import MAX_PLACES, RATE, StepReader, StepSums, StepTimes, total
+from spec_decode_exporter.costs.steps import RATE, StepReader, StepSums, StepTimes, total
 from spec_decode_exporter.window.engine_windows import NANO
 from tests.fakes.windows import increment
 
@@ -119,9 +119,7 @@ class TestByLoad:
         assert times.near(14).polls == times.near(17).polls == 1
         assert times.near(20) is None
 
-    @pytest.mark.parametrize(
-        ("load", "place"), [(0.2, 0), (1.0, 0), (2.0**16, MAX_PLACES - 1), (1e9, MAX_PLACES - 1)]
-    )
+    @pytest.mark.parametrize(("load", "place"), [(0.2, 0), (1.0, 0), (2.0**16, 64), (1e9, 64)])
     def test_extreme_loads_are_in_the_outer_places(self, load, place):
         times = StepTimes()
         times.add(steps(load, time=10.0, running=8.0))

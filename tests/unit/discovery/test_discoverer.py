@@ -247,4 +247,4 @@ def test_a_list_with_ever_new_labels_does_not_fill_the_log(log):
         labels.kept({f"{number}-x": "y"})
     assert len(log) == 100
     LabelFilter("http b").kept({"1" * 10**6: "y"})
-    assert log[-1]["label"] == "1" * 200
+    assert log[-1]["label"] == "1" * 256

@@ -6,10 +6,10 @@ import pytest
 
 from spec_decode_exporter.analysis.knowledge import Drafting
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.config.batch_schedule import MAX_POSITIONS, BatchSchedule
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
 from spec_decode_exporter.scrape.engines import ENGINES, Counter, Latency
-from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Buckets, SampleReader
+from spec_decode_exporter.scrape.sample import Buckets, SampleReader
 from tests.conftest import make_sample
 from tests.paths import DATA
 

@@ -5,11 +5,12 @@ from collections import Counter
 import pytest
 
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.types import MAX_LABEL_VALUE
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, Shared, TargetMonitor
 from spec_decode_exporter.scrape.poll_record import Polled
-from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL, EngineName, PageReading
+from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 from tests.conftest import make_sample
 
@@ -148,9 +149,11 @@ async def test_an_engine_that_vanishes_loses_its_windows_keeps_its_counters_and_
 
 
 async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_places(watch, server):
-    most = MAX_NAMES_TOTAL // MAX_NAME
+    most = MAX_NAMES_TOTAL // MAX_LABEL_VALUE
     for batch in range(4):
-        server.engines = {(f"{batch}-{number:03}".ljust(MAX_NAME - 1, "m"), "0"): 0 for number in range(most)}
+        server.engines = {
+            (f"{batch}-{number:03}".ljust(MAX_LABEL_VALUE - 1, "m"), "0"): 0 for number in range(most)
+        }
         await watch.polls(1)
         await watch.clock.advance(1)
         assert {name.split("-")[0] for name, _ in watch.snapshots} == {str(batch)}

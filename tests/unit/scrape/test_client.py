@@ -250,7 +250,7 @@ JSON = "Content-Type: application/json"
     ("response", "text"),
     [
         (answer(b'{"error":{"message":"Loading model"}}', JSON, status="503 Service Unavailable"), "status 503 Service Unavailable: Loading model"),
-        (answer(b"x" * 4097, "Content-Type: text/plain", status="500 E"), "status 500 Internal Server Error"),
+        (answer(b"x" * 65_537, "Content-Type: text/plain", status="500 E"), "status 500 Internal Server Error"),
         (answer(gzip.compress(b"no"), "Content-Type: text/plain", GZIP, status="400 E"), "status 400 Bad Request"),
         (answer(b"no", "Content-Type: text/plain", status="500 E", length=5), "status 500 Internal Server Error: no"),
     ],

@@ -2,9 +2,10 @@
 
 import pytest
 
+from spec_decode_exporter.config.batch_schedule import MAX_POSITIONS
 from spec_decode_exporter.scrape.derived import steps_of
 from spec_decode_exporter.scrape.engines import Counter
-from spec_decode_exporter.scrape.sample import MAX_POSITIONS, SampleReader
+from spec_decode_exporter.scrape.sample import SampleReader
 from tests.paths import DATA
 
 MINIMAL = DATA / "pages" / "minimal"

@@ -6,7 +6,8 @@ import pytest
 from multidict import MultiDict
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.web.fleet import MAX_OPEN, MAX_TEXT, SORTS, PageQuery, terms
+from spec_decode_exporter.core.numbers import MAX_TEXT
+from spec_decode_exporter.web.fleet import MAX_OPEN, SORTS, PageQuery, terms
 from tests.unit.web.pages import changed
 
 TERMS = [

@@ -1,5 +1,7 @@
 """All errors under the API's path are RFC 9457 problems."""
 
+from io import BytesIO
+
 import pytest
 from multidict import MultiDict
 
@@ -24,9 +26,9 @@ async def test_an_unknown_path_and_an_unsupported_method_are_problems(client):
 
 
 async def test_a_body_that_nobody_reads_is_a_problem_and_closes_the_connection(client):
-    answer = await client.post("/api/v1/snapshot", data=b"x" * 70_000)
+    answer = await client.post("/api/v1/snapshot", data=BytesIO(bytes(2**20 + 1)))
     problem = await problem_of(answer, 413)
-    assert problem.detail == "The request body must have a Content-Length of at most 65536 bytes."
+    assert problem.detail == "The request body must have a Content-Length of at most 1048576 bytes."
     assert answer.headers["Connection"] == "close"
 
 
