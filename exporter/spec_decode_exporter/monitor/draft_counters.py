@@ -39,17 +39,16 @@ class DraftCounters:
         """True if the engine counts each token as a decode step."""
         self.begins_again = False
         """True if the newest sample is not comparable with the one before."""
-        self._speculation, self._front_end = Speculation(), ""
         self._has_reported = False
         self._before: Sample | None = None
         self._differences: frozenset[Counter] | None = None
 
-    def use(self, speculation: Speculation, front_end: str = "") -> None:
-        """Use other settings, and ``PageReading.front_end``: a Rust one counts drafts without speculation."""
-        self._speculation, self._front_end = speculation, front_end
+    def complete(self, sample: Sample, speculation: Speculation, front_end: str) -> Sample:
+        """Return a sample with the counters that follow from others and from the settings.
 
-    def complete(self, sample: Sample) -> Sample:
-        """Return a sample with the counters that follow from others and from the settings."""
+        A Rust ``front_end`` counts drafts without speculation too.
+        """
+        self._speculation, self._front_end = speculation, front_end
         before, self._before = self._before, sample
         counted = self._with_steps(self._with_drafts(sample))
         is_another = self._differences not in (None, counted.differences)

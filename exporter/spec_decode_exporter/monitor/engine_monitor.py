@@ -97,7 +97,6 @@ class EngineMonitor:
         """Use other windows and assumptions; longer windows fill up from now on."""
         self._lengths, self._assumptions = tuple(windows), assumptions
         self.history.keep(windows[-1])
-        self.counters.use(assumptions.speculation, assumptions.front_end)
         if self.learned.assume(assumptions.speculation.drafting_method, assumptions.policy.drops):
             self.history.reset_windows()  # none may mix two methods
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
@@ -139,13 +138,13 @@ class EngineMonitor:
 
         Intervals, in seconds, are those of polls and of polls with histograms.
         """
-        history, before = self.history, self.counters.drafting
-        sample = self.counters.complete(sample)
+        history, assumed, before = self.history, self._assumptions, self.counters.drafting
+        sample = self.counters.complete(sample, assumed.speculation, assumed.front_end)
         if self.counters.begins_again:
             history.begin_again()
         step = history.observe(sample, moment, wall, interval)
         history.observe_histograms(sample, moment, max(interval, latency_interval))
-        if step.reset and self._assumptions.speculation.has_served_tokens:
+        if step.reset and assumed.speculation.has_served_tokens:
             history.configure_tokens(0)  # it is that of the process before
         has_polls = self._last is not None and self._last.evaluation.longest.window.polls > 0
         is_first = step.increment is not None and not has_polls

@@ -76,14 +76,17 @@ class EventLog:
         self._number = 0
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)
         self._rate = TokenBucket(BURST, EVENT_EVERY, now)
-        self._omitted, self._reported_at = 0, -inf
-        self.quiet_until = -inf
-        """Time (monotonic) until which events that are not bad are lines of the level debug."""
+        self._omitted, self._reports = 0, TokenBucket(1, REPEATED_AFTER, now)
+        self._quiet_until = -inf
 
     @property
     def last(self) -> str:
         """Identifier of the newest event; before the first one, number 0."""
         return f"{self._run}-{self._number}"
+
+    def be_quiet(self, seconds: float) -> None:
+        """From now on and for ``seconds``, write events that are not bad as lines of the level debug."""
+        self._quiet_until = self._now() + seconds
 
     def record(self, event: Event, wall: float, labels: Item) -> None:
         """Write an event of an engine or a target to the log at a Unix time and keep it.
@@ -94,8 +97,7 @@ class EventLog:
             self._keep(event, wall, labels)
             return
         self._omitted += 1
-        if self._now() - self._reported_at >= REPEATED_AFTER:
-            self._reported_at = self._now()
+        if self._reports.take():
             fields = {"omitted": self._omitted, "example": event.name}
             self._keep(Event("events_omitted", fields), wall, {"target": labels["target"]})
 
@@ -126,7 +128,7 @@ class EventLog:
         log = _log.bind(event_id=identifier, **labels, **event.fields)
         if event.error:
             log.error(event.name, exc_info=event.error)
-        elif not bad and self._now() < self.quiet_until:
+        elif not bad and self._now() < self._quiet_until:
             log.debug(event.name)
         else:
             (log.warning if bad else log.info)(event.name)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from string import Formatter
 from typing import Final, Literal, NamedTuple
 
@@ -19,19 +18,11 @@ Tone = Literal["drop", "recovery", "reset", "neutral"]
 """Class of the page's style sheet; all but ``neutral`` are shown before others."""
 
 
-class About(StrEnum):
-    """Subject of an event or a log line."""
-
-    ENGINE = "Engines"
-    TARGET = "Targets"
-    DISCOVERY = "Discovery"
-    EXPORTER = "Exporter"
-
-
 class EventType(NamedTuple):
     """Row of the table. Only a row with a text is an event; any other is a log line alone."""
 
-    about: About
+    about: str
+    """Subject, one of ``SUBJECTS``."""
     name: str
     level: str
     """Level; of two levels the usual one comes first, and ``Event.bad`` decides."""
@@ -44,7 +35,7 @@ class EventType(NamedTuple):
     tone: Tone = "neutral"
 
 
-_E, _T, _D, _X = About
+SUBJECTS = _E, _T, _D, _X = "Engines", "Targets", "Discovery", "Exporter"
 _DROP: Final = "kind baseline_length length seconds since"
 _CHECK: Final = "check drafts draft_tokens accepted_tokens accepted_by_position"
 _REFUSED: Final = "malformed without_metrics contradictory rate dropped too_costly body status"

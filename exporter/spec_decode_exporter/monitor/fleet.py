@@ -51,10 +51,8 @@ class Fleet:
     def __init__(self, config: Config, shared: Shared) -> None:
         """Monitor no target yet."""
         self.shared = shared
-        self.config = config
-        """Configuration of the targets that are followed from now on."""
         self._default_limit = engines_that_fit(container_memory())
-        shared.limit = self._limit
+        self.adopt(config)
         self.not_monitored = 0
         """Discovered targets beyond the limit."""
         self._monitors: dict[TargetKey, TargetMonitor] = {}
@@ -63,6 +61,11 @@ class Fleet:
         self._changes, self._background = asyncio.Lock(), Background()
         self._lines = TokenBucket(60, 60.0, shared.clock.monotonic)
         """Log lines about changes of targets: as many at once, then one a minute."""
+
+    def adopt(self, config: Config) -> None:
+        """Use a configuration for the targets that are followed from now on."""
+        self.config = config
+        self.shared.limit_engines(config.limits.engines or self._default_limit)
 
     def __iter__(self) -> Iterator[TargetMonitor]:
         return iter(list(self._monitors.values()))
@@ -78,13 +81,13 @@ class Fleet:
 
     def follow(self, targets: Sequence[Target]) -> None:
         """Monitor these targets after earlier changes; beyond the limit, configured ones come first."""
-        self.shared.limit = self._limit
-        self._wanted = sorted(targets, key=lambda target: bool(target.found_by))[: self._limit]
+        limit = self.shared.limit
+        self._wanted = sorted(targets, key=lambda target: bool(target.found_by))[:limit]
         before, self.not_monitored = self.not_monitored, len(targets) - len(self._wanted)
         if self.not_monitored and not before:
             remedy = "raise limits.engines and the memory limit of the container, or use shards"
-            limits = {"limit": self._limit, "remedy": remedy}
-            _log.warning("targets_not_monitored", targets=self.not_monitored, **limits)
+            fields = {"targets": self.not_monitored, "limit": limit, "remedy": remedy}
+            _log.warning("targets_not_monitored", **fields)
         self._background.start(self._follow(self._wanted))
 
     def watch(self, targets: Sequence[Target]) -> None:
@@ -107,10 +110,6 @@ class Fleet:
         for monitor in self:
             await self.shared.errors.attempt_async("closing", monitor.close, monitor.item)
 
-    @property
-    def _limit(self) -> int:
-        return self.config.limits.engines or self._default_limit
-
     async def _follow(self, targets: Sequence[Target]) -> None:
         async with self._changes:
             if targets is not self._wanted:
@@ -118,7 +117,7 @@ class Fleet:
             wanted = {target.key: target for target in targets}
             added, gone = wanted.keys() - self._monitors.keys(), self._monitors.keys() - wanted.keys()
             if len(added) > MANY_TARGETS:  # three lines of each engine would hide what is wrong
-                self.shared.events.quiet_until = self.shared.clock.monotonic() + QUIET_SECONDS
+                self.shared.events.be_quiet(QUIET_SECONDS)
             for key in gone:
                 await self._leave(key)
             for key, target in wanted.items():

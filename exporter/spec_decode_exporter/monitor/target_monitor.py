@@ -36,6 +36,8 @@ from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_
 T = TypeVar("T")
 RequestTimes = Callable[[str, str, float, float], ArmTypes]
 """Return the times of requests by type: of a model and a target, between two moments (monotonic)."""
+AfterEvaluation = Callable[[Mapping[str, str], EngineSnapshot, float], None]
+"""Takes labels, snapshot and pace of an engine that was evaluated."""
 ExperimentMember = tuple[Member, EngineMonitor]
 """Engine that may take part in experiments."""
 
@@ -72,9 +74,18 @@ class Shared:
         self.engine_errors = Isolation(clock.monotonic, self._report)
         self.limit, self.places_taken = MAX_ENGINES, 0
         """Places: an engine takes one, or more with long labels."""
-        self.budget, self._spread = PollBudget(), spread
-        self.prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
-        """Takes labels, snapshot and pace of each engine that was evaluated."""
+        self.budget = PollBudget()
+        self.phase: Callable[[str], float] = phase if spread else lambda _: 0.0
+        """Returns the part of its interval by which rarer work is shifted, 0 to 1, by a key."""
+        self.after_evaluation: AfterEvaluation = lambda *_: None
+
+    def call_after_evaluations(self, call: AfterEvaluation) -> None:
+        """Call ``call`` after each evaluation of an engine from now on."""
+        self.after_evaluation = call
+
+    def limit_engines(self, places: int) -> None:
+        """Monitor engines on so many places from now on."""
+        self.limit = places
 
     def _report(self, part: str, item: Item, error: Exception) -> None:
         """Record an internal error as an event of the engine that it concerns."""
@@ -93,10 +104,6 @@ class Shared:
             return True
         shift = engine.phase + polled.interval / 2 / pace  # no poll is close to the begin of an interval
         return floor(polled.moment / pace + shift) != floor(before / pace + shift)
-
-    def phase(self, key: str) -> float:
-        """Return the part of its interval by which rarer work is shifted, 0 to 1."""
-        return phase(key) if self._spread else 0.0
 
 
 class TargetMonitor:
@@ -315,7 +322,7 @@ class TargetMonitor:
             self._record_events("evaluation", engine, evaluate)
             if engine.snapshot:
                 labels = {**engine.labels, **dict(self.target.labels)}
-                self._shared.prepare(labels, engine.snapshot, pace)
+                self._shared.after_evaluation(labels, engine.snapshot, pace)
         return any(event.name == "engine_reset" for event in observed)
 
     def _record_events(

@@ -84,7 +84,7 @@ def watching(server, clock):
     shared = Shared(clock)
 
     def watching(target_=None, config_=None, limit=MAX_ENGINES):
-        shared.limit = limit
+        shared.limit_engines(limit)
         return Watch(server, clock, shared, target_ or target(), config_ or config())
 
     return watching

@@ -65,7 +65,7 @@ async def test_no_name_breaks_the_page(watched_snapshot):
         watched_snapshot,
         engines=[(named, engine)],
         targets=statuses(watched_snapshot, (evil, {**down, "error": evil, "version": evil})),
-        exporter=[({}, ExporterStatus(problem=evil, reload_problem=evil))],
+        exporter=[({}, ExporterStatus(state_problem=evil, reload_problem=evil))],
     )
     its = replace(event("target_failing", error=evil), target=evil, model_name=evil, engine_id=evil)
     reading = Reading(await shown(snapshot, PageQuery(evil[:5], (id_of(named), evil)), events=Events([its])))
