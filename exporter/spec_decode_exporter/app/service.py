@@ -22,10 +22,9 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
-from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.fleet import Fleet, write_summaries
 from spec_decode_exporter.monitor.snapshot import ExporterStatus
 from spec_decode_exporter.monitor.state import StateSaver
-from spec_decode_exporter.monitor.summary_log import write_summaries
 from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.hosts import AllowedHosts

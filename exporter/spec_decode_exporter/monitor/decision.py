@@ -49,13 +49,9 @@ class DecisionMonitor:
         self._is_cost_known = self._is_cost_known and not forget_cost
 
     def show(self, evaluation: Evaluation, now: float, basis: object, *, is_dropped: bool) -> Shown:
-        """Return the decision and the setting to show, after those of an evaluation are offered.
+        """Return the decision and the setting to show, after those of the newest windows are offered.
 
-        Args:
-            evaluation: Evaluation of the newest windows.
-            now: Seconds (monotonic).
-            basis: Inputs of the setting besides windows and decision.
-            is_dropped: True during a drop.
+        ``basis`` has the inputs of the setting besides windows and decision.
         """
         cost, speedup = evaluation.longest.cost, evaluation.verdict_window.speedup_bounds
         is_cost_known = cost is not None and not cost.is_typical
@@ -78,11 +74,8 @@ class DecisionMonitor:
     ) -> SpeculationSetting:
         """Return the setting to show, which is to be copied: it stays until two disjoint windows agree.
 
-        Args:
-            compute: Return the setting by the newest windows.
-            basis: Inputs of the setting besides the windows: another one shows another setting at once.
-            now: Seconds (monotonic).
-            longest: Length of the longest window in seconds.
+        ``compute`` returns that of the newest windows. With another ``basis``, its other inputs, it is shown
+        at once. ``longest`` is the length of the longest window in seconds.
         """
         is_another = basis != self._basis
         if is_another or now - self._computed_at >= max(SETTING_SECONDS, longest):
@@ -151,13 +144,10 @@ class ShownDecision:
     def offer(
         self, decision: Decision, now: float, *, may_pay: bool = True, is_likely: bool = False
     ) -> Decision:
-        """Return the decision to show at ``now`` (monotonic).
+        """Return the decision to show at ``now`` (monotonic), after that of the newest windows.
 
-        Args:
-            decision: Decision by the newest windows.
-            now: Seconds.
-            may_pay: False if the shortest window excludes that speculation pays, at any cost or in a drop.
-            is_likely: True if speculation pays by the best guess, whatever the bounds.
+        ``may_pay`` is False if the shortest window excludes that speculation pays, at any cost or in a drop;
+        ``is_likely`` is True if it pays by the best guess, whatever the bounds.
         """
         if not may_pay and decision.verdict in PAYING:
             decision = Decision()

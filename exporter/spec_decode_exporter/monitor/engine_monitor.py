@@ -56,16 +56,11 @@ class EngineMonitor:
         phase: float = 0.0,
         errors: Isolation | None = None,
     ) -> None:
-        """Monitor an engine.
+        """Monitor an engine by windows of these lengths in seconds, ascending.
 
-        Args:
-            windows: Lengths of the windows in seconds, ascending.
-            assumptions: Knowledge of the engine besides its counters.
-            baseline: Baseline of its model on its target, shared with the model's other engines.
-            remembered: What an earlier process learned about it.
-            labels: Its ``target``, ``model_name`` and ``engine``.
-            phase: Position of its evaluations in their interval, 0 to 1.
-            errors: Isolates internal errors of the findings, which readers compute.
+        All engines of a model on a target share its ``baseline``; ``remembered`` is what an earlier process
+        learned. ``phase`` is the position of evaluations in their interval, 0 to 1. ``errors`` isolates
+        internal errors of the findings, which readers compute.
         """
         self.labels, self.phase, self._errors = labels, phase, errors or Isolation()
         self._assumptions = assumptions or Assumptions()
@@ -170,7 +165,7 @@ class EngineMonitor:
             is_overloaded = (recent.preemptions or 0) > MAX_PREEMPTIONS * (recent.first_tokens or 0)
             is_drafting = bool(recent.drafts) and not is_overloaded
             self._count_time(evaluation.verdict_window if is_drafting else None)
-            self._last = self._present(evaluation, drops)
+            self._last = self._snapshot(evaluation, drops)
         except Exception:
             self._count_time(None)
             self._last = self._plain(windows)
@@ -196,7 +191,7 @@ class EngineMonitor:
         """Return a snapshot with that evaluation, of an engine that is gone at ``now`` (monotonic) too."""
         evaluation = self.evaluation_over(seconds)
         evaluation.compute_for_readers()
-        snapshot = self._present(evaluation, self.learned.drops.status())
+        snapshot = self._snapshot(evaluation, self.learned.drops.status())
         if not self.history.is_gone(now):
             return snapshot
         found = snapshot.findings  # by the state and the drops of its last poll
@@ -353,12 +348,6 @@ class EngineMonitor:
 
     # Snapshots
 
-    def _present(self, evaluation: Evaluation, drops: DropStatus) -> EngineSnapshot:
-        snapshot = self._snapshot(evaluation, drops, self.history.sample)
-        found = cache(partial(self._found, evaluation, self._broken, drops))
-        used = partial(self.learned.used.sums, self.history.wall)
-        return replace(snapshot, compute_findings=found, compute_token_use=used)
-
     def _absent(self) -> EngineSnapshot:
         """Return the snapshot of an engine that is gone: its counters alone."""
         known = Knowledge(self._assumptions.speculation, assumed=self._assumptions)
@@ -366,25 +355,25 @@ class EngineMonitor:
 
     def _plain(self, windows: Sequence[Window]) -> EngineSnapshot:
         """Return the snapshot after an internal error; without counts of drops, since 0 would be a reset."""
-        its, assumed, drafting = self.history, self._known, self.counters.drafting
+        assumed, drafting, wall = self._known, self.counters.drafting, self.history.wall
         known = Knowledge(
-            assumed.speculation, policy=assumed.policy, drafting=drafting, wall=its.wall, assumed=assumed
+            assumed.speculation, policy=assumed.policy, drafting=drafting, wall=wall, assumed=assumed
         )
-        return self._snapshot(FallbackEvaluation(windows, known), DropStatus(total={}), its.sample)
+        return self._snapshot(FallbackEvaluation(windows, known), DropStatus(total={}))
 
-    def _snapshot(
-        self, evaluation: Evaluation, drops: DropStatus, reported: Sample | None = None
-    ) -> EngineSnapshot:
+    def _snapshot(self, evaluation: Evaluation, drops: DropStatus) -> EngineSnapshot:
         history, saved = self.history, self.learned.saved
         return EngineSnapshot(
             totals=history.totals(),
             tokens=history.tokens,
             broken=self._broken,
             evaluation=evaluation,
-            reported=reported,
+            reported=history.sample if evaluation.windows else None,
             drops=drops,
             decode_time=saved.total,
             today=saved.today,
+            compute_findings=cache(partial(self._found, evaluation, self._broken, drops)),
+            compute_token_use=partial(self.learned.used.sums, history.wall),
         )
 
     def _found(

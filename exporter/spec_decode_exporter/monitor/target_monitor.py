@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import ceil, floor, inf
 from operator import attrgetter
+from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -30,14 +32,12 @@ from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, LIST_RESOLVER, C
 from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
 from spec_decode_exporter.scrape.poller import PollBudget, Poller, phase
-from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading, Sample
+from spec_decode_exporter.scrape.sample import MAX_ENGINES, EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_speculation
 
 T = TypeVar("T")
 RequestTimes = Callable[[str, str, float, float], ArmTypes]
 """Return the times of requests by type: of a model and a target, between two moments (monotonic)."""
-AfterEvaluation = Callable[[Mapping[str, str], EngineSnapshot, float], None]
-"""Takes labels, snapshot and pace of an engine that was evaluated."""
 ExperimentMember = tuple[Member, EngineMonitor]
 """Engine that may take part in experiments."""
 
@@ -51,7 +51,18 @@ USUAL_EVALUATIONS, MOST_EVALUATIONS = 10, 66  # of all engines, a second: up to 
 ENGINES_SLICE: Final = 4
 """Engines between two yields to the event loop: they take at most a few milliseconds each."""
 
-_settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy")
+WITHOUT_LIMIT: Final = 2_000
+"""Engines without a limit in the configuration or of a container."""
+MIN_ENGINES: Final = 16
+"""Engines in the smallest container."""
+_OWN_MEMORY: Final = 80 * 2**20
+"""Bytes of the process without engines, during a request of the page."""
+_ENGINE_MEMORY: Final = 256 * 2**10
+"""Bytes of an engine with full windows, during a request of the page: `python -m benchmarks.cost job`."""
+_MEMORY_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Files with the memory limit of the container: cgroups of version 2 and 1."""
+
+_settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy", "limits")
 """Settings of a configuration that apply to a target."""
 
 
@@ -59,12 +70,9 @@ class Shared:
     """Everything that the targets share."""
 
     def __init__(self, clock: Clock, *, spread: bool = True, recorded: Recorded | None = None) -> None:
-        """Begin without engines.
+        """Begin without engines; ``recorded`` takes each raw poll, to record it.
 
-        Args:
-            clock: Clock.
-            spread: Shift rarer work by a phase of each engine, so that a fleet does not do it all at once.
-            recorded: Takes each raw poll, to record it.
+        ``spread`` shifts rarer work by a phase of each engine, so that a fleet does not do it all at once.
         """
         self.clock, self.recorded, self.remembered = clock, recorded, Remembered()
         self.events = EventLog(f"{max(0, round(clock.wall() * 1000)):x}", clock.monotonic)
@@ -72,20 +80,16 @@ class Shared:
         self.errors = Isolation(clock.monotonic)
         """Isolates internal errors of readers and of targets; those of engines are events."""
         self.engine_errors = Isolation(clock.monotonic, self._report)
-        self.limit, self.places_taken = MAX_ENGINES, 0
-        """Places: an engine takes one, or more with long labels."""
+        self.places_taken, self._places_in_memory = 0, engines_that_fit(container_memory())
         self.budget = PollBudget()
         self.phase: Callable[[str], float] = phase if spread else lambda _: 0.0
         """Returns the part of its interval by which rarer work is shifted, 0 to 1, by a key."""
-        self.after_evaluation: AfterEvaluation = lambda *_: None
+        self.after_evaluation: list[Callable[[Mapping[str, str], EngineSnapshot, float], None]] = []
+        """Called with labels, snapshot and pace of each engine that was evaluated."""
 
-    def call_after_evaluations(self, call: AfterEvaluation) -> None:
-        """Call ``call`` after each evaluation of an engine from now on."""
-        self.after_evaluation = call
-
-    def limit_engines(self, places: int) -> None:
-        """Monitor engines on so many places from now on."""
-        self.limit = places
+    def limit(self, config: Config) -> int:
+        """Return the places of the engines of all targets: an engine takes one, or more with long labels."""
+        return config.limits.engines or self._places_in_memory
 
     def _report(self, part: str, item: Item, error: Exception) -> None:
         """Record an internal error as an event of the engine that it concerns."""
@@ -163,7 +167,7 @@ class TargetMonitor:
             attempted=self._note_gone,
             record=self._record,
             recorded=shared.recorded,
-            layout_bytes=shared.limit * LAYOUT_BYTES,
+            layout_bytes=shared.limit(self._config) * LAYOUT_BYTES,
         )
 
     async def close(self) -> None:
@@ -322,7 +326,8 @@ class TargetMonitor:
             self._record_events("evaluation", engine, evaluate)
             if engine.snapshot:
                 labels = {**engine.labels, **dict(self.target.labels)}
-                self._shared.after_evaluation(labels, engine.snapshot, pace)
+                for call in self._shared.after_evaluation:
+                    call(labels, engine.snapshot, pace)
         return any(event.name == "engine_reset" for event in observed)
 
     def _record_events(
@@ -368,11 +373,9 @@ class TargetMonitor:
         self._take_places(-self._places_of(name))
 
     def _fit(self, *new: EngineName) -> bool:
-        names, shared = (*self.engines, *new), self._shared
-        required = sum(map(self._places_of, new))
-        characters = sum(len(name.model_name) + len(name.engine) for name in names)
-        has_places = shared.places_taken + required <= shared.limit
-        return has_places and len(names) <= MAX_ENGINES and characters <= MAX_NAMES_TOTAL
+        required = self._shared.places_taken + sum(map(self._places_of, new))
+        has_places = required <= self._shared.limit(self._config)
+        return has_places and len(self.engines) + len(new) <= MAX_ENGINES
 
     def _add(self, name: EngineName, polled: Polled) -> None:
         shared, remembered = self._shared, self._shared.remembered
@@ -417,3 +420,17 @@ class TargetMonitor:
         """Return the places that an engine takes: one, or more with long labels."""
         values = (*self.labels.values(), *name)
         return max(1, ceil(sum(len(value.encode()) for value in values) / PLACE_LABELS))
+
+
+def container_memory(files: Iterable[str | Path] = _MEMORY_LIMITS) -> int | None:
+    """Return the memory limit of the container in bytes; None without one, or if it is unknown."""
+    for file in files:
+        with suppress(OSError, ValueError):
+            return int(Path(file).read_text(encoding="ascii"))
+    return None
+
+
+def engines_that_fit(memory: int | None) -> int:
+    """Return the number of engines that fit into ``memory`` bytes; None is no limit."""
+    fit = WITHOUT_LIMIT if memory is None else (memory - _OWN_MEMORY) // _ENGINE_MEMORY
+    return min(WITHOUT_LIMIT, max(MIN_ENGINES, fit))

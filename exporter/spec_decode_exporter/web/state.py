@@ -53,7 +53,7 @@ class ExporterState:
         self.fleet, shared = fleet, fleet.shared
         self.events, self.clock, self.errors = shared.events, shared.clock, shared.errors
         self.metrics = MetricsPage(lambda: fleet.config.metrics, self.errors, collectors)
-        shared.call_after_evaluations(self.metrics.prepare)
+        shared.after_evaluation.append(self.metrics.prepare)
         self.reload, self.allowed_hosts = reload, allowed_hosts or AllowedHosts()
         self._experiments = ExperimentMonitor(self.errors)
         self._receiver = RequestReceiver(fleet.config.requests, self._costs, self.clock, self.errors)

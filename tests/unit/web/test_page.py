@@ -252,7 +252,7 @@ async def test_the_banner_names_each_target_once_and_counts_the_engines_whose_wa
 
 async def test_problems_of_the_exporter_are_notices():
     assert 'data-key="exporter"' not in await shown(Snapshot(number=1))
-    for problem in ("problem", "reload_problem"):
+    for problem in ("state_problem", "reload_problem"):
         html = await shown(
             Snapshot(number=1, exporter=[({}, ExporterStatus(**{problem: "targets[0]: <bad>"}))])
         )
