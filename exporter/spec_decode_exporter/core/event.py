@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+Plain = bool | int | float | str | None
+Fields = Mapping[str, Plain | Sequence[Plain]]
+"""Values that JSON can represent, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +15,7 @@ class Event:
     """A change, without its subject; ``monitor.events.EVENTS`` describes every name."""
 
     name: str
-    fields: Mapping[str, object] = field(default_factory=dict)
+    fields: Fields = field(default_factory=dict)
     bad: bool | None = None
     """True if an operator should read it; None: by its row in the table."""
     error: Exception | None = None

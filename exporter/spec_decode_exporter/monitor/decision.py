@@ -14,18 +14,14 @@ from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, De
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 
-STAYED_SECONDS: Final = 180.0
-"""Time for which another decision must be offered without interruption."""
-ABSENT_SECONDS: Final = 360.0
-"""Time for which the shown decision must be absent while several others alternate."""
+STAYED_SECONDS: Final = 180.0  # for which another decision must be offered without interruption
+ABSENT_SECONDS: Final = 360.0  # for which the shown decision must be absent while several others alternate
 DOUBT_SECONDS: Final = 60.0
 """Time for which "pays" stays when only doubt is new: by chance, a window of 30 s raises it for less."""
-SETTING_SECONDS: Final = 300.0
-"""Minimum seconds between two computations of the recommended setting, which takes milliseconds."""
+SETTING_SECONDS: Final = 300.0  # least between two computations of the setting, which take milliseconds
 _BAD_NEWS: Final = {Verdict.UNCLEAR, *NOT_PAYING}
 _FAULTS: Final = {State.STALLED, State.UNREACHABLE}
-_printed: Final = attrgetter("tokens", "schedule")
-"""What an operator copies of a setting; speed-ups beside it vary with each window."""
+_printed: Final = attrgetter("tokens", "schedule")  # what is copied; speed-ups beside it always vary
 
 
 class DecisionMonitor:

@@ -18,12 +18,10 @@ from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Sample
 from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import TORN_DRAFTS
 
-UNDRAFTED_TOKENS: Final = 100
-"""Tokens decoded without any draft that show that a server does not speculate."""
+UNDRAFTED_TOKENS: Final = 100  # decoded without any draft: they show that a server does not speculate
 UNDRAFTED_SECONDS: Final = 30.0
 """Seconds of decoding, summed over requests, that show the same of an engine that counts ended requests."""
-STEP_PER_TOKEN: Final = 0.1
-"""Share of A by which S may differ from G - F if it counts a token as a step."""
+STEP_PER_TOKEN: Final = 0.1  # share of A by which S may differ from G - F if it counts a token as a step
 _LATE: Final = frozenset({"rust", "ray"})
 """Front ends that show counters of drafts with the first draft, or at 0 without speculation too."""
 _STEPS: Final = (Counter.GENERATION_TOKENS, Counter.FIRST_TOKENS, Counter.DECODE_STEPS)

@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.evaluation import Evaluation, FallbackEvaluat
 from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, State
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.event import Event, Fields
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation, Item
 from spec_decode_exporter.costs.baseline import Baseline, BaselineSummary
 from spec_decode_exporter.costs.cost import CostByLoad, CostRange
@@ -33,8 +33,7 @@ from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.engine_windows import History, Window, columns
 from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 
-COSTS_SECONDS: Final = 30.0
-"""Seconds for which a learned cost, and the share of prefills in a long window, are used."""
+COSTS_SECONDS: Final = 30.0  # for which a learned cost, and the share of prefills in a long window, are used
 MAX_PREEMPTIONS: Final = 0.05
 """Most preemptions a request with which decode time is counted: it contains the absence of those requests."""
 
@@ -63,7 +62,6 @@ class EngineMonitor:
         internal errors of the findings, which readers compute.
         """
         self.labels, self.phase, self._errors = labels, phase, errors or Isolation()
-        self._assumptions = assumptions or Assumptions()
         self.history = History(windows[-1])
         self.counters = DraftCounters()
         self.learned = Learned(baseline)
@@ -84,7 +82,7 @@ class EngineMonitor:
         self._last_drafts: tuple[Window, float] | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
         self._decisions = DecisionMonitor()
-        self.use(windows, self._assumptions)
+        self.use(windows, assumptions or Assumptions())
         if remembered is not None:
             self.learned.remember(remembered)
 
@@ -129,10 +127,7 @@ class EngineMonitor:
     def observe(
         self, sample: Sample, moment: float, wall: float, interval: float, latency_interval: float
     ) -> tuple[Event, ...]:
-        """Take a poll's sample, and return its events.
-
-        Intervals, in seconds, are those of polls and of polls with histograms.
-        """
+        """Take a poll's sample, return its events; intervals are of polls, and of polls with histograms."""
         history, assumed, before = self.history, self._assumptions, self.counters.drafting
         sample = self.counters.complete(sample, assumed.speculation, assumed.front_end)
         if self.counters.begins_again:
@@ -207,8 +202,8 @@ class EngineMonitor:
         """
         if step.reset is not None:
             self._decisions.reset()
-            fields = {"cause": str(step.reset), "counted_since_restart": step.increment is not None}
-            yield Event("engine_reset", fields)
+            is_whole = step.increment is not None
+            yield Event("engine_reset", {"cause": str(step.reset), "counted_since_restart": is_whole})
         before, tokens = self._tokens, self.history.tokens
         self._tokens = tokens or before
         if self.history.window_resets != self._resets:
@@ -230,7 +225,7 @@ class EngineMonitor:
         changed, self._suspected, self._broken = confirmed ^ self._broken, suspected, confirmed
         self.is_urgent |= bool(changed)
         for check in sorted(changed):
-            fields = {
+            fields: Fields = {
                 "check": str(check),
                 "drafts": poll.counters.drafts,
                 "draft_tokens": poll.counters.draft_tokens,

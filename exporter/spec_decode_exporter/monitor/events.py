@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from string import Formatter
 from typing import Final, Literal, NamedTuple
 
-from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.event import Event, Fields
 from spec_decode_exporter.drops.sums import Drop, DropKind
 from spec_decode_exporter.window.poll import Check
 
@@ -125,7 +125,7 @@ def drop_event(drop: Drop, wall: float) -> Event:
     """Return the event of a drop, or of its end, at a Unix time."""
     subject = "drafting" if drop.kind is DropKind.DRAFTING else "acceptance"
     began = "" if drop.age is None else f"{datetime.fromtimestamp(wall - drop.age, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    fields = {
+    fields: Fields = {
         "kind": str(drop.kind),
         "baseline_length": round(drop.baseline_length, 3),
         "length": round(drop.length, 3),

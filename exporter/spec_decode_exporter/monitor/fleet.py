@@ -24,14 +24,9 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.target_monitor import ExperimentMember, Shared, TargetMonitor
 
-MANY_TARGETS: Final = 10
-QUIET_SECONDS: Final = 60.0
-"""Seconds for which the start of so many targets is one line, ``targets_changed``, and their faults."""
-
 _log = structlog.get_logger()
 
-_DIGITS: Final = 4
-"""Decimals: a tenth of a millisecond, a hundredth of a percent."""
+_DIGITS: Final = 4  # decimals: a tenth of a millisecond, a hundredth of a percent
 _FIGURES: Final = (
     "acceptance_length_tokens",
     "draft_acceptance_ratio",
@@ -110,8 +105,6 @@ class Fleet:
                 return  # a later list replaces this one
             wanted = {target.key: target for target in targets}
             added, gone = wanted.keys() - self._monitors.keys(), self._monitors.keys() - wanted.keys()
-            if len(added) > MANY_TARGETS:  # three lines of each engine would hide what is wrong
-                self.shared.events.be_quiet(QUIET_SECONDS)
             for key in gone:
                 await self._leave(key)
             for key, target in wanted.items():
@@ -149,14 +142,11 @@ async def write_summaries(interval: float, fleet: Fleet) -> None:
 
     Its first fields are those of vLLM's own line about drafts (``SpecDecodingLogging``), with the same names.
     """
-    clock = fleet.shared.clock
-    due = clock.monotonic()
+    clock, errors = fleet.shared.clock, fleet.shared.errors
     while True:
-        due = max(due + interval, clock.monotonic())
-        await clock.sleep_until(due)
+        await clock.sleep_until(clock.monotonic() + interval)
         for labels, snapshot in fleet.engines():
-            work = partial(summary_line, labels, snapshot)
-            line = fleet.shared.errors.attempt("summary", labels, work)
+            line = errors.attempt("summary", labels, partial(summary_line, labels, snapshot))
             if line:
                 _log.info("engine_summary", **line)
             await yield_to_event_loop()
@@ -202,8 +192,7 @@ def _rounded(value: object) -> object:
 class ExperimentMonitor:
     """Repeated comparisons of the arms of all experiments, and their last results.
 
-    Engines use the results too: steps of the baseline show the cost of drafting, and a faster arm is a
-    better method.
+    Engines use them too: steps of the baseline show the cost of drafting, a faster arm is a better method.
     """
 
     def __init__(self, errors: Isolation | None = None) -> None:

@@ -17,7 +17,7 @@ from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.event import Event, Fields
 from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.core.urls import Url, address, model_of
 from spec_decode_exporter.costs.cost import CostRange
@@ -41,24 +41,21 @@ RequestTimes = Callable[[str, str, float, float], ArmTypes]
 ExperimentMember = tuple[Member, EngineMonitor]
 """Engine that may take part in experiments."""
 
-EVICTED_AFTER: Final = 3600.0
-"""Seconds after which an engine that is no longer on the page is evicted, with its counters."""
-PLACE_LABELS: Final = 256
-"""Bytes of label values of an engine that takes one place; each of its series repeats them."""
+EVICTED_AFTER: Final = 3600.0  # seconds until an engine that left the page is evicted, with its counters
+PLACE_LABELS: Final = 256  # bytes of label values that take one place: each series of an engine repeats them
 LAYOUT_BYTES: Final = 4 * 1024  # of pages whose layouts are kept, for each engine within the limit
 SHORTEST_PACE, SCRAPE_PACE = 1.0, 15.0  # seconds between two evaluations of an engine, and two usual scrapes
 USUAL_EVALUATIONS, MOST_EVALUATIONS = 10, 66  # of all engines, a second: up to 990 engines, and beyond
 ENGINES_SLICE: Final = 4
 """Engines between two yields to the event loop: they take at most a few milliseconds each."""
 
-WITHOUT_LIMIT: Final = 2_000
-"""Engines without a limit in the configuration or of a container."""
-MIN_ENGINES: Final = 16
-"""Engines in the smallest container."""
-_OWN_MEMORY: Final = 80 * 2**20
-"""Bytes of the process without engines, during a request of the page."""
-_ENGINE_MEMORY: Final = 256 * 2**10
-"""Bytes of an engine with full windows, during a request of the page: `python -m benchmarks.cost job`."""
+WITHOUT_LIMIT: Final = 2_000  # engines without a limit in the configuration or of a container
+MIN_ENGINES: Final = 16  # in the smallest container
+_OWN_MEMORY, _ENGINE_MEMORY = 80 * 2**20, 256 * 2**10
+"""Bytes of the process without engines, and of an engine with full windows, during a request of the page.
+
+They are measured by `python -m benchmarks.cost job`.
+"""
 _MEMORY_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Files with the memory limit of the container: cgroups of version 2 and 1."""
 
@@ -128,11 +125,6 @@ class TargetMonitor:
         self._served: ServedSpeculation | None = None
         self._places = self._not_monitored = 0
         self._configure(target, config)
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Labels of the target: its name and its configured labels."""
-        return {"target": self.target.name, **dict(self.target.labels)}
 
     def model_key(self, model_name: str) -> ModelKey:
         """Return the key of the baseline of a model."""
@@ -247,10 +239,7 @@ class TargetMonitor:
         self._shared.events.record(event, self._shared.clock.wall(), labels or self.item)
 
     def _each(self, part: str, work: Callable[[EngineMonitor], T]) -> Iterator[tuple[dict[str, str], T]]:
-        """Yield the labels of every engine and the result of ``work``; omit an engine that fails.
-
-        It raises nothing, so that a reader of all targets continues with the next one.
-        """
+        """Yield the labels of every engine and the result of ``work``; omit an engine for which it raises."""
         own, engines = dict(self.target.labels), list(self.engines.values())
         return self._shared.errors.each(
             part, engines, attrgetter("labels"), lambda engine: ({**engine.labels, **own}, work(engine))
@@ -262,6 +251,7 @@ class TargetMonitor:
         self.target = target
         self.item: Item = {"target": target.name}
         """Log fields that name the target."""
+        self.labels: Mapping[str, str] = {"target": target.name, **dict(target.labels)}
         self._address = f"{address(target.url)}{urlsplit(target.url).path}"
         self._config = config
         resolver, poll = LIST_RESOLVER if target.found_by else CONFIG_RESOLVER, config.poll
@@ -354,7 +344,7 @@ class TargetMonitor:
         before, self._not_monitored = self._not_monitored, len(samples) - len(admitted)
         if self._not_monitored and not before:
             remedy = "raise limits.engines and the memory limit of the container"
-            fields = {"engines": self._not_monitored, "kept": len(admitted), "remedy": remedy}
+            fields: Fields = {"engines": self._not_monitored, "kept": len(admitted), "remedy": remedy}
             self.record_event(Event("engines_not_monitored", fields))
         return admitted
 
