@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,9 +58,7 @@ class EventLog:
     Events of all targets share one rate, so that neither a target nor a list that flaps fills the log.
     """
 
-    def __init__(
-        self, run: str, now: Callable[[], float] = time.monotonic, capacity: int = MAX_EVENTS
-    ) -> None:
+    def __init__(self, run: str, now: Callable[[], float], capacity: int = MAX_EVENTS) -> None:
         """Keep the newest ``capacity`` events; ``run`` is hexadecimal and unique, ``now`` monotonic."""
         self._run, self._number = run, 0
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)

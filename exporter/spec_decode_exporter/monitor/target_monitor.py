@@ -46,16 +46,11 @@ PLACE_LABELS: Final = 256  # bytes of label values that take one place: each ser
 LAYOUT_BYTES: Final = 4 * 1024  # of pages whose layouts are kept, for each engine within the limit
 SHORTEST_PACE, SCRAPE_PACE = 1.0, 15.0  # seconds between two evaluations of an engine, and two usual scrapes
 USUAL_EVALUATIONS, MOST_EVALUATIONS = 10, 66  # of all engines, a second: up to 990 engines, and beyond
-ENGINES_SLICE: Final = 4
-"""Engines between two yields to the event loop: they take at most a few milliseconds each."""
-
+ENGINES_SLICE: Final = 4  # engines between two yields to the event loop: at most a few milliseconds each
 WITHOUT_LIMIT: Final = 2_000  # engines without a limit in the configuration or of a container
 MIN_ENGINES: Final = 16  # in the smallest container
 _OWN_MEMORY, _ENGINE_MEMORY = 80 * 2**20, 256 * 2**10
-"""Bytes of the process without engines, and of an engine with full windows, during a request of the page.
-
-They are measured by `python -m benchmarks.cost job`.
-"""
+"""Bytes of the process, and of a full engine, in a request of the page: `python -m benchmarks.cost job`."""
 _MEMORY_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Files with the memory limit of the container: cgroups of version 2 and 1."""
 
@@ -87,6 +82,10 @@ class Shared:
     def limit(self, config: Config) -> int:
         """Return the places of the engines of all targets: an engine takes one, or more with long labels."""
         return config.limits.engines or self._places_in_memory
+
+    def take_places(self, number: int) -> None:
+        """Note that a target takes so many places more; below 0, that it gives them back."""
+        self.places_taken += number
 
     def _report(self, part: str, item: Item, error: Exception) -> None:
         """Record an internal error as an event of the engine that it concerns."""
@@ -404,7 +403,7 @@ class TargetMonitor:
 
     def _take_places(self, number: int) -> None:
         self._places += number
-        self._shared.places_taken += number
+        self._shared.take_places(number)
 
     def _places_of(self, name: EngineName) -> int:
         """Return the places that an engine takes: one, or more with long labels."""

@@ -227,7 +227,7 @@ async def test_engines_with_long_labels_take_several_places(watching, server, le
 )
 def test_up_to_a_thousand_engines_are_evaluated_once_in_a_usual_scrape_interval(clock, engines, seconds):
     shared = Shared(clock)
-    shared.places_taken = engines
+    shared.take_places(engines)
     assert shared.pace == pytest.approx(seconds)
 
 
