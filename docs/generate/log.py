@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from spec_decode_exporter.monitor.events import EVENTS, About, EventType
+from spec_decode_exporter.monitor.events import EVENTS, SUBJECTS, EventType
 
 _BEGIN: Final = (
     "<!-- Generated from exporter/spec_decode_exporter/monitor/events.py by `make generate`. "
@@ -14,21 +14,21 @@ _BEGIN: Final = (
 _END: Final = "<!-- End of what is generated. -->\n"
 
 _COMMON_FIELDS = {
-    About.ENGINE: ("event_id", "target", "model_name", "engine"),
-    About.TARGET: ("event_id", "target"),
+    "Engines": ("event_id", "target", "model_name", "engine"),
+    "Targets": ("event_id", "target"),
 }
 """Fields of all rows of a subject, besides ``timestamp``, ``level`` and ``event``."""
 
 
 def markdown() -> str:
     """Return the lists of docs/reference/log.md."""
-    return "\n".join(map(_list, About))
+    return "\n".join(map(_list, SUBJECTS))
 
 
-def _list(about: About) -> str:
+def _list(about: str) -> str:
     common = _COMMON_FIELDS.get(about, ())
     introduction = f"Each has {_written(common)}.\n\n" if common else ""
-    rows = [_row(event) for event in EVENTS.values() if event.about is about]
+    rows = [_row(event) for event in EVENTS.values() if event.about == about]
     return f"### {about}\n\n{introduction}" + "\n".join([*rows, ""])
 
 

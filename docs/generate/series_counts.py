@@ -101,7 +101,7 @@ def exporter_series(profile: Profile) -> int:
         {"static": 1},
         config_hash=1,
         web_reload_successful=True,
-        state_saved=True,
+        state_problem="",
         external_url="x",
     )
     return series(Snapshot(exporter=[({}, status)]), profile)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.monitor.fleet import engines_that_fit
+from spec_decode_exporter.monitor.target_monitor import engines_that_fit
 from tests.robustness.inputs.clients import request
 from tests.robustness.inputs.server_pages import engines, page
 from tests.robustness.table import BY_NAME

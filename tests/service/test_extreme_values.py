@@ -17,10 +17,9 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page import MetricsPage
-from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.fleet import Fleet, summary_line
 from spec_decode_exporter.monitor.snapshot import id_of
 from spec_decode_exporter.monitor.state import parsed_state
-from spec_decode_exporter.monitor.summary_log import summary_line
 from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observation import observation_of

@@ -22,10 +22,9 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
-from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.fleet import Fleet, write_summaries
 from spec_decode_exporter.monitor.snapshot import ExporterStatus
 from spec_decode_exporter.monitor.state import StateSaver
-from spec_decode_exporter.monitor.summary_log import write_summaries
 from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.hosts import AllowedHosts
@@ -81,16 +80,17 @@ class Service:
         self.reload = self._reloader.reload
         """Read the configuration again and adopt it, or keep the old one and raise ConfigError."""
 
-        config = self._reloader.read()
         shared = Shared(clock)
-        self._errors, self.fleet = shared.errors, Fleet(config, shared)
+        self._errors, self.fleet = shared.errors, Fleet(self._reloader.read(), shared)
         """The monitored targets."""
-        process = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR)
-        self.state = ExporterState(self.fleet, status=self._status, collectors=process)
+        self.state = ExporterState(
+            self.fleet,
+            status=self._status,
+            collectors=(PROCESS_COLLECTOR, PLATFORM_COLLECTOR),
+            reload=self.reload if options.lifecycle else None,
+            allowed_hosts=options.allowed_hosts,
+        )
         """Data sources of /metrics, the JSON API and the page."""
-        self.state.allowed_hosts = options.allowed_hosts
-        if options.lifecycle:
-            self.state.reload = self._reloader.reload
         self._saver = StateSaver(shared.remembered, clock, self.fleet.remember)
 
         self._discoverer: Discoverer | None = None
@@ -195,7 +195,7 @@ class Service:
         await HistoryBaselines(self.fleet).run()
 
     def _status(self) -> ExporterStatus:
-        state = self._saver.file
+        file = self._saver.file
         return ExporterStatus(
             targets=self._discoverer.counts() if self._discoverer else {},
             targets_not_monitored=self.fleet.not_monitored,
@@ -206,8 +206,7 @@ class Service:
             external_url=self._options.external_url,
             simulated=self._options.simulated,
             log_lines_dropped=self._options.log_lines_dropped(),
-            state_saved=None if state is None else not state.problem,
-            problem=state.problem if state else "",
+            state_problem=file.problem if file else None,
         )
 
 

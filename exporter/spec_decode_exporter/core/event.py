@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+Fields = Mapping[str, bool | int | float | str | Sequence[bool | int | float | str | None] | None]
+"""Values that JSON can represent, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +14,7 @@ class Event:
     """A change, without its subject; ``monitor.events.EVENTS`` describes every name."""
 
     name: str
-    fields: Mapping[str, object] = field(default_factory=dict)
+    fields: Fields = field(default_factory=dict)
     bad: bool | None = None
     """True if an operator should read it; None: by its row in the table."""
     error: Exception | None = None

@@ -15,10 +15,8 @@ R = TypeVar("R")
 Item = Mapping[str, str]
 """Labels that name an item, such as ``target``; empty for a part that has no items."""
 NO_ITEM: Final[Item] = MappingProxyType({})
-REPORTED_EVERY: Final = 600.0
-"""Seconds between two reports of an item that fails."""
-MAX_FAILING: Final = 20
-"""Failing items of a part that are reported in that time; further ones are omitted without a report."""
+REPORTED_EVERY: Final = 600.0  # seconds between two reports of an item that fails
+MAX_FAILING: Final = 20  # items of a part that are reported in that time; further ones are omitted silently
 
 _NAMES: Final = ("target", "model_name", "engine", "experiment", "arm", "request_type", "temperature", "user")
 """The labels that name an item, in their order."""

@@ -14,8 +14,7 @@ import structlog
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation, Item
 
-RESTARTED_AFTER: Final = 5.0
-"""Seconds from an exception of an endless task to its restart."""
+RESTARTED_AFTER: Final = 5.0  # seconds from an exception of an endless task to its restart
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

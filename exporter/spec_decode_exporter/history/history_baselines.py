@@ -132,7 +132,7 @@ class HistoryBaselines:
             learned, period = self._remembered.baseline(key), each.baseline.summary(self._clock.wall())
             if learned.adopt(each.baseline) and period is not None:
                 self._remembered.keep_baseline(key, learned)
-                fields: dict[str, object] = {"model": model, "period": period.name, "source": source}
+                fields = {"model": model, "period": period.name, "source": source}
                 monitor.record_event(Event("baseline_read", fields))
 
 

@@ -309,7 +309,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _own(MINIMAL, "spec_decode_exporter_targets", "Monitored targets, by discovery.", lambda status: status.targets.items(), labels=("discovery",)),
     _own(STANDARD, "spec_decode_exporter_targets_not_monitored", "Discovered targets that are not monitored, because limits.engines is reached.", lambda status: status.targets_not_monitored),
     _own(STANDARD, "spec_decode_exporter_log_lines_dropped_total", "Log lines that the exporter dropped because its standard error was not read.", lambda status: status.log_lines_dropped, kind="counter"),
-    _own(MINIMAL, "spec_decode_exporter_state_last_save_successful", "Result of the last save of the state file: 1 succeeded, 0 failed; absent without this file.", lambda status: None if status.state_saved is None else float(status.state_saved)),
+    _own(MINIMAL, "spec_decode_exporter_state_last_save_successful", "Result of the last save of the state file: 1 succeeded, 0 failed; absent without this file.", lambda status: None if status.state_problem is None else float(not status.state_problem)),
     _own(MINIMAL, "spec_decode_exporter_config_last_reload_successful", "Result of the last reload of the configuration: 1 succeeded, 0 failed.", lambda status: float(not status.reload_problem)),
     _own(MINIMAL, "spec_decode_exporter_config_last_reload_success_timestamp_seconds", "Unix time at which the active configuration was loaded.", lambda status: status.reload_success_timestamp),
     _own(MINIMAL, "spec_decode_exporter_config_hash", "Hash of the active configuration; equal configurations have equal hashes.", lambda status: status.config_hash),

@@ -14,18 +14,14 @@ from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, De
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 
-STAYED_SECONDS: Final = 180.0
-"""Time for which another decision must be offered without interruption."""
-ABSENT_SECONDS: Final = 360.0
-"""Time for which the shown decision must be absent while several others alternate."""
+STAYED_SECONDS: Final = 180.0  # for which another decision must be offered without interruption
+ABSENT_SECONDS: Final = 360.0  # for which the shown decision must be absent while several others alternate
 DOUBT_SECONDS: Final = 60.0
 """Time for which "pays" stays when only doubt is new: by chance, a window of 30 s raises it for less."""
-SETTING_SECONDS: Final = 300.0
-"""Minimum seconds between two computations of the recommended setting, which takes milliseconds."""
+SETTING_SECONDS: Final = 300.0  # least between two computations of the setting, which take milliseconds
 _BAD_NEWS: Final = {Verdict.UNCLEAR, *NOT_PAYING}
 _FAULTS: Final = {State.STALLED, State.UNREACHABLE}
-_printed: Final = attrgetter("tokens", "schedule")
-"""What an operator copies of a setting; speed-ups beside it vary with each window."""
+_printed: Final = attrgetter("tokens", "schedule")  # what is copied; speed-ups beside it always vary
 
 
 class DecisionMonitor:
@@ -49,13 +45,9 @@ class DecisionMonitor:
         self._is_cost_known = self._is_cost_known and not forget_cost
 
     def show(self, evaluation: Evaluation, now: float, basis: object, *, is_dropped: bool) -> Shown:
-        """Return the decision and the setting to show, after those of an evaluation are offered.
+        """Return the decision and the setting to show, after those of the newest windows are offered.
 
-        Args:
-            evaluation: Evaluation of the newest windows.
-            now: Seconds (monotonic).
-            basis: Inputs of the setting besides windows and decision.
-            is_dropped: True during a drop.
+        ``basis`` has the inputs of the setting besides windows and decision.
         """
         cost, speedup = evaluation.longest.cost, evaluation.verdict_window.speedup_bounds
         is_cost_known = cost is not None and not cost.is_typical
@@ -78,11 +70,8 @@ class DecisionMonitor:
     ) -> SpeculationSetting:
         """Return the setting to show, which is to be copied: it stays until two disjoint windows agree.
 
-        Args:
-            compute: Return the setting by the newest windows.
-            basis: Inputs of the setting besides the windows: another one shows another setting at once.
-            now: Seconds (monotonic).
-            longest: Length of the longest window in seconds.
+        ``compute`` returns that of the newest windows. With another ``basis``, its other inputs, it is shown
+        at once. ``longest`` is the length of the longest window in seconds.
         """
         is_another = basis != self._basis
         if is_another or now - self._computed_at >= max(SETTING_SECONDS, longest):
@@ -151,13 +140,10 @@ class ShownDecision:
     def offer(
         self, decision: Decision, now: float, *, may_pay: bool = True, is_likely: bool = False
     ) -> Decision:
-        """Return the decision to show at ``now`` (monotonic).
+        """Return the decision to show at ``now`` (monotonic), after that of the newest windows.
 
-        Args:
-            decision: Decision by the newest windows.
-            now: Seconds.
-            may_pay: False if the shortest window excludes that speculation pays, at any cost or in a drop.
-            is_likely: True if speculation pays by the best guess, whatever the bounds.
+        ``may_pay`` is False if the shortest window excludes that speculation pays, at any cost or in a drop;
+        ``is_likely`` is True if it pays by the best guess, whatever the bounds.
         """
         if not may_pay and decision.verdict in PAYING:
             decision = Decision()

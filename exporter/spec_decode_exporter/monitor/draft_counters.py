@@ -19,12 +19,10 @@ from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import TORN_DRAFTS
 
-UNDRAFTED_TOKENS: Final = 100
-"""Tokens decoded without any draft that show that a server does not speculate."""
+UNDRAFTED_TOKENS: Final = 100  # decoded without any draft: they show that a server does not speculate
 UNDRAFTED_SECONDS: Final = 30.0
 """Seconds of decoding, summed over requests, that show the same of an engine that counts ended requests."""
-STEP_PER_TOKEN: Final = 0.1
-"""Share of A by which S may differ from G - F if it counts a token as a step."""
+STEP_PER_TOKEN: Final = 0.1  # share of A by which S may differ from G - F if it counts a token as a step
 _LATE: Final = frozenset({"rust", "ray"})
 """Front ends that show counters of drafts with the first draft, or at 0 without speculation too."""
 _STEPS: Final = (Counter.GENERATION_TOKENS, Counter.FIRST_TOKENS, Counter.DECODE_STEPS)
@@ -40,16 +38,16 @@ class DraftCounters:
         """True if the engine counts each token as a decode step."""
         self.begins_again = False
         """True if the newest sample is not comparable with the one before."""
-        self._speculation, self._front_end, self._has_reported = Speculation(), "", False
+        self._has_reported = False
         self._before: Sample | None = None
         self._differences: frozenset[Counter] | None = None
 
-    def use(self, speculation: Speculation, front_end: str = "") -> None:
-        """Use other settings, and ``PageReading.front_end``: a Rust one counts drafts without speculation."""
-        self._speculation, self._front_end = speculation, front_end
+    def complete(self, sample: Sample, speculation: Speculation, front_end: str) -> Sample:
+        """Return a sample with the counters that follow from others and from the settings.
 
-    def complete(self, sample: Sample) -> Sample:
-        """Return a sample with the counters that follow from others and from the settings."""
+        A Rust ``front_end`` counts drafts without speculation too.
+        """
+        self._speculation, self._front_end = speculation, front_end
         before, self._before = self._before, sample
         counted = self._with_steps(self._with_drafts(sample))
         is_another = self._differences not in (None, counted.differences)

@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.evaluation import Evaluation, FallbackEvaluat
 from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, State
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.event import Event, Fields
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation, Item
 from spec_decode_exporter.costs.baseline import Baseline, BaselineSummary
 from spec_decode_exporter.costs.cost import CostByLoad, CostRange
@@ -33,8 +33,7 @@ from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.engine_windows import History, Window, columns
 from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 
-COSTS_SECONDS: Final = 30.0
-"""Seconds for which a learned cost, and the share of prefills in a long window, are used."""
+COSTS_SECONDS: Final = 30.0  # for which a learned cost, and the share of prefills in a long window, are used
 MAX_PREEMPTIONS: Final = 0.05
 """Most preemptions a request with which decode time is counted: it contains the absence of those requests."""
 
@@ -56,19 +55,13 @@ class EngineMonitor:
         phase: float = 0.0,
         errors: Isolation | None = None,
     ) -> None:
-        """Monitor an engine.
+        """Monitor an engine by windows of these lengths in seconds, ascending.
 
-        Args:
-            windows: Lengths of the windows in seconds, ascending.
-            assumptions: Knowledge of the engine besides its counters.
-            baseline: Baseline of its model on its target, shared with the model's other engines.
-            remembered: What an earlier process learned about it.
-            labels: Its ``target``, ``model_name`` and ``engine``.
-            phase: Position of its evaluations in their interval, 0 to 1.
-            errors: Isolates internal errors of the findings, which readers compute.
+        All engines of a model on a target share its ``baseline``; ``remembered`` is what an earlier process
+        learned. ``phase`` is the position of evaluations in their interval, 0 to 1. ``errors`` isolates
+        internal errors of the findings, which readers compute.
         """
         self.labels, self.phase, self._errors = labels, phase, errors or Isolation()
-        self._assumptions = assumptions or Assumptions()
         self.history = History(windows[-1])
         self.counters = DraftCounters()
         self.learned = Learned(baseline)
@@ -89,7 +82,7 @@ class EngineMonitor:
         self._last_drafts: tuple[Window, float] | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
         self._decisions = DecisionMonitor()
-        self.use(windows, self._assumptions)
+        self.use(windows, assumptions or Assumptions())
         if remembered is not None:
             self.learned.remember(remembered)
 
@@ -97,7 +90,6 @@ class EngineMonitor:
         """Use other windows and assumptions; longer windows fill up from now on."""
         self._lengths, self._assumptions = tuple(windows), assumptions
         self.history.keep(windows[-1])
-        self.counters.use(assumptions.speculation, assumptions.front_end)
         if self.learned.assume(assumptions.speculation.drafting_method, assumptions.policy.drops):
             self.history.reset_windows()  # none may mix two methods
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
@@ -135,17 +127,14 @@ class EngineMonitor:
     def observe(
         self, sample: Sample, moment: float, wall: float, interval: float, latency_interval: float
     ) -> tuple[Event, ...]:
-        """Take a poll's sample, and return its events.
-
-        Intervals, in seconds, are those of polls and of polls with histograms.
-        """
-        history, before = self.history, self.counters.drafting
-        sample = self.counters.complete(sample)
+        """Take a poll's sample, return its events; intervals are of polls, and of polls with histograms."""
+        history, assumed, before = self.history, self._assumptions, self.counters.drafting
+        sample = self.counters.complete(sample, assumed.speculation, assumed.front_end)
         if self.counters.begins_again:
             history.begin_again()
         step = history.observe(sample, moment, wall, interval)
         history.observe_histograms(sample, moment, max(interval, latency_interval))
-        if step.reset and self._assumptions.speculation.has_served_tokens:
+        if step.reset and assumed.speculation.has_served_tokens:
             history.configure_tokens(0)  # it is that of the process before
         has_polls = self._last is not None and self._last.evaluation.longest.window.polls > 0
         is_first = step.increment is not None and not has_polls
@@ -171,7 +160,7 @@ class EngineMonitor:
             is_overloaded = (recent.preemptions or 0) > MAX_PREEMPTIONS * (recent.first_tokens or 0)
             is_drafting = bool(recent.drafts) and not is_overloaded
             self._count_time(evaluation.verdict_window if is_drafting else None)
-            self._last = self._present(evaluation, drops)
+            self._last = self._snapshot(evaluation, drops)
         except Exception:
             self._count_time(None)
             self._last = self._plain(windows)
@@ -197,7 +186,7 @@ class EngineMonitor:
         """Return a snapshot with that evaluation, of an engine that is gone at ``now`` (monotonic) too."""
         evaluation = self.evaluation_over(seconds)
         evaluation.compute_for_readers()
-        snapshot = self._present(evaluation, self.learned.drops.status())
+        snapshot = self._snapshot(evaluation, self.learned.drops.status())
         if not self.history.is_gone(now):
             return snapshot
         found = snapshot.findings  # by the state and the drops of its last poll
@@ -213,8 +202,8 @@ class EngineMonitor:
         """
         if step.reset is not None:
             self._decisions.reset()
-            fields = {"cause": str(step.reset), "counted_since_restart": step.increment is not None}
-            yield Event("engine_reset", fields)
+            is_whole = step.increment is not None
+            yield Event("engine_reset", {"cause": str(step.reset), "counted_since_restart": is_whole})
         before, tokens = self._tokens, self.history.tokens
         self._tokens = tokens or before
         if self.history.window_resets != self._resets:
@@ -236,7 +225,7 @@ class EngineMonitor:
         changed, self._suspected, self._broken = confirmed ^ self._broken, suspected, confirmed
         self.is_urgent |= bool(changed)
         for check in sorted(changed):
-            fields = {
+            fields: Fields = {
                 "check": str(check),
                 "drafts": poll.counters.drafts,
                 "draft_tokens": poll.counters.draft_tokens,
@@ -354,12 +343,6 @@ class EngineMonitor:
 
     # Snapshots
 
-    def _present(self, evaluation: Evaluation, drops: DropStatus) -> EngineSnapshot:
-        snapshot = self._snapshot(evaluation, drops, self.history.sample)
-        found = cache(partial(self._found, evaluation, self._broken, drops))
-        used = partial(self.learned.used.sums, self.history.wall)
-        return replace(snapshot, compute_findings=found, compute_token_use=used)
-
     def _absent(self) -> EngineSnapshot:
         """Return the snapshot of an engine that is gone: its counters alone."""
         known = Knowledge(self._assumptions.speculation, assumed=self._assumptions)
@@ -367,25 +350,25 @@ class EngineMonitor:
 
     def _plain(self, windows: Sequence[Window]) -> EngineSnapshot:
         """Return the snapshot after an internal error; without counts of drops, since 0 would be a reset."""
-        its, assumed, drafting = self.history, self._known, self.counters.drafting
+        assumed, drafting, wall = self._known, self.counters.drafting, self.history.wall
         known = Knowledge(
-            assumed.speculation, policy=assumed.policy, drafting=drafting, wall=its.wall, assumed=assumed
+            assumed.speculation, policy=assumed.policy, drafting=drafting, wall=wall, assumed=assumed
         )
-        return self._snapshot(FallbackEvaluation(windows, known), DropStatus(total={}), its.sample)
+        return self._snapshot(FallbackEvaluation(windows, known), DropStatus(total={}))
 
-    def _snapshot(
-        self, evaluation: Evaluation, drops: DropStatus, reported: Sample | None = None
-    ) -> EngineSnapshot:
+    def _snapshot(self, evaluation: Evaluation, drops: DropStatus) -> EngineSnapshot:
         history, saved = self.history, self.learned.saved
         return EngineSnapshot(
             totals=history.totals(),
             tokens=history.tokens,
             broken=self._broken,
             evaluation=evaluation,
-            reported=reported,
+            reported=history.sample if evaluation.windows else None,
             drops=drops,
             decode_time=saved.total,
             today=saved.today,
+            compute_findings=cache(partial(self._found, evaluation, self._broken, drops)),
+            compute_token_use=partial(self.learned.used.sums, history.wall),
         )
 
     def _found(

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
 from typing import Annotated, Final
 
 import structlog
 from pydantic import Field
 
-from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.event import Event, Fields
 from spec_decode_exporter.core.isolation import Item
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.monitor.events import EVENT_TYPES, is_bad
 from spec_decode_exporter.monitor.snapshot import id_of
 
-MAX_EVENTS: Final = 1000
-"""Kept events, of about half a kilobyte each."""
-EVENT_ID: Final = "^([0-9a-f]{1,16})-([0-9]{1,15})$"
-"""Identifier of an event, as a regular expression of JSON Schema."""
+MAX_EVENTS: Final = 1000  # kept events, of about half a kilobyte each
+EVENT_ID: Final = "^([0-9a-f]{1,16})-([0-9]{1,15})$"  # a regular expression of JSON Schema
 BURST, EVENT_EVERY = 8_000, 0.2
 """Events at once, four of each of two thousand engines as at a restart; seconds until one more."""
-REPEATED_AFTER: Final = 600.0
-"""Seconds after which the log repeats that events are omitted."""
-
+REPEATED_AFTER: Final = 600.0  # seconds after which the log repeats that events are omitted
 _IDENTIFIER: Final = re.compile(EVENT_ID, re.ASCII)
 
 _log = structlog.get_logger()
-
-Plain = bool | int | float | str | None
-"""Value of a field that JSON can represent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +47,7 @@ class RecordedEvent:
     """Null for events of a target or of requests."""
     engine_id: str | None
     """Identifier of the engine, as in the snapshot."""
-    fields: Mapping[str, Plain | tuple[Plain, ...]]
+    fields: Fields
     """Other fields of the log, by `type`, without the text of an internal error."""
 
 
@@ -64,21 +55,15 @@ class EventLog:
     """Records events: each gets an identifier and a log line, and the newest are kept.
 
     Identifiers are ``<run>-<number>``. Numbers begin with 1 and grow by one, so readers detect gaps.
-    Neither a flapping target nor a list that replaces its targets again and again fills the log: events of
-    all targets share one rate.
+    Events of all targets share one rate, so that neither a target nor a list that flaps fills the log.
     """
 
-    def __init__(
-        self, run: str, now: Callable[[], float] = time.monotonic, capacity: int = MAX_EVENTS
-    ) -> None:
+    def __init__(self, run: str, now: Callable[[], float], capacity: int = MAX_EVENTS) -> None:
         """Keep the newest ``capacity`` events; ``run`` is hexadecimal and unique, ``now`` monotonic."""
-        self._run, self._now = run, now
-        self._number = 0
+        self._run, self._number = run, 0
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)
         self._rate = TokenBucket(BURST, EVENT_EVERY, now)
-        self._omitted, self._reported_at = 0, -inf
-        self.quiet_until = -inf
-        """Time (monotonic) until which events that are not bad are lines of the level debug."""
+        self._omitted, self._reports = 0, TokenBucket(1, REPEATED_AFTER, now)
 
     @property
     def last(self) -> str:
@@ -94,10 +79,9 @@ class EventLog:
             self._keep(event, wall, labels)
             return
         self._omitted += 1
-        if self._now() - self._reported_at >= REPEATED_AFTER:
-            self._reported_at = self._now()
-            fields = {"omitted": self._omitted, "example": event.name}
-            self._keep(Event("events_omitted", fields), wall, {"target": labels["target"]})
+        if self._reports.take():
+            omitted = Event("events_omitted", {"omitted": self._omitted, "example": event.name})
+            self._keep(omitted, wall, {"target": labels["target"]})
 
     @property
     def kept(self) -> tuple[RecordedEvent, ...]:
@@ -119,23 +103,13 @@ class EventLog:
 
     def _keep(self, event: Event, wall: float, labels: Item) -> None:
         identifier, bad = f"{self._run}-{self._number + 1}", is_bad(event)
-        fields = {name: _plain(value) for name, value in event.fields.items()}
         model_name, engine = labels.get("model_name"), labels.get("engine")
         subject = (labels["target"], model_name, engine, None if engine is None else id_of(labels))
-        recorded = RecordedEvent(identifier, wall, event.name, bad, *subject, fields)
+        recorded = RecordedEvent(identifier, wall, event.name, bad, *subject, event.fields)
         log = _log.bind(event_id=identifier, **labels, **event.fields)
         if event.error:
             log.error(event.name, exc_info=event.error)
-        elif not bad and self._now() < self.quiet_until:
-            log.debug(event.name)
         else:
             (log.warning if bad else log.info)(event.name)
         self._number += 1
         self._kept.append(recorded)
-
-
-def _plain(value: object) -> Plain | tuple[Plain, ...]:
-    """Return a value of the log in a form that JSON can represent."""
-    if isinstance(value, list | tuple):
-        return tuple(each if isinstance(each, Plain) else str(each) for each in value)
-    return value if isinstance(value, Plain) else str(value)

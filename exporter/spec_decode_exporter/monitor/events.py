@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from string import Formatter
 from typing import Final, Literal, NamedTuple
 
-from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.event import Event, Fields
 from spec_decode_exporter.drops.sums import Drop, DropKind
 from spec_decode_exporter.window.poll import Check
 
@@ -19,19 +18,11 @@ Tone = Literal["drop", "recovery", "reset", "neutral"]
 """Class of the page's style sheet; all but ``neutral`` are shown before others."""
 
 
-class About(StrEnum):
-    """Subject of an event or a log line."""
-
-    ENGINE = "Engines"
-    TARGET = "Targets"
-    DISCOVERY = "Discovery"
-    EXPORTER = "Exporter"
-
-
 class EventType(NamedTuple):
     """Row of the table. Only a row with a text is an event; any other is a log line alone."""
 
-    about: About
+    about: str
+    """Subject, one of ``SUBJECTS``."""
     name: str
     level: str
     """Level; of two levels the usual one comes first, and ``Event.bad`` decides."""
@@ -44,7 +35,7 @@ class EventType(NamedTuple):
     tone: Tone = "neutral"
 
 
-_E, _T, _D, _X = About
+SUBJECTS = _E, _T, _D, _X = "Engines", "Targets", "Discovery", "Exporter"
 _DROP: Final = "kind baseline_length length seconds since"
 _CHECK: Final = "check drafts draft_tokens accepted_tokens accepted_by_position"
 _REFUSED: Final = "malformed without_metrics contradictory rate dropped too_costly body status"
@@ -134,7 +125,7 @@ def drop_event(drop: Drop, wall: float) -> Event:
     """Return the event of a drop, or of its end, at a Unix time."""
     subject = "drafting" if drop.kind is DropKind.DRAFTING else "acceptance"
     began = "" if drop.age is None else f"{datetime.fromtimestamp(wall - drop.age, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    fields = {
+    fields: Fields = {
         "kind": str(drop.kind),
         "baseline_length": round(drop.baseline_length, 3),
         "length": round(drop.length, 3),

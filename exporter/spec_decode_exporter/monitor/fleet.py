@@ -5,42 +5,36 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Final, TypeVar
 
 import structlog
 
+from spec_decode_exporter.analysis.figure_table import FIGURE
 from spec_decode_exporter.analysis.knowledge import FasterMethod
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.isolation import Isolation
-from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
 from spec_decode_exporter.costs.learned import Learned
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import ArmFindings, Claims, Experiment, arm_of, compare
+from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.target_monitor import ExperimentMember, Shared, TargetMonitor
 
-MANY_TARGETS: Final = 10
-QUIET_SECONDS: Final = 60.0
-"""Seconds for which the start of so many targets is one line, ``targets_changed``, and their faults."""
-
 _log = structlog.get_logger()
 
-WITHOUT_LIMIT: Final = 2_000
-"""Engines without a limit in the configuration or of a container."""
-MIN_ENGINES: Final = 16
-"""Engines in the smallest container."""
-_OWN_MEMORY: Final = 80 * 2**20
-"""Bytes of the process without engines, during a request of the page."""
-_ENGINE_MEMORY: Final = 256 * 2**10
-"""Bytes of an engine with full windows, during a request of the page: `python -m benchmarks.cost job`."""
-_MEMORY_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Files with the memory limit of the container: cgroups of version 2 and 1."""
+_DIGITS: Final = 4  # decimals: a tenth of a millisecond, a hundredth of a percent
+_FIGURES: Final = (
+    "acceptance_length_tokens",
+    "draft_acceptance_ratio",
+    "estimated_speedup_ratio",
+    "time_per_output_token_seconds",
+    "time_to_first_token_seconds",
+    "prefix_cache_hit_ratio",
+)
 TargetKey = tuple[str, str]
 T = TypeVar("T")
 
@@ -50,19 +44,17 @@ class Fleet:
 
     def __init__(self, config: Config, shared: Shared) -> None:
         """Monitor no target yet."""
-        self.shared = shared
-        self.config = config
-        """Configuration of the targets that are followed from now on."""
-        self._default_limit = engines_that_fit(container_memory())
-        shared.limit = self._limit
+        self.shared, self.config = shared, config
         self.not_monitored = 0
         """Discovered targets beyond the limit."""
         self._monitors: dict[TargetKey, TargetMonitor] = {}
         self._tasks: dict[TargetKey, asyncio.Task[None]] = {}
         self._wanted: Sequence[Target] = ()
         self._changes, self._background = asyncio.Lock(), Background()
-        self._lines = TokenBucket(60, 60.0, shared.clock.monotonic)
-        """Log lines about changes of targets: as many at once, then one a minute."""
+
+    def adopt(self, config: Config) -> None:
+        """Use a configuration for the targets that are followed from now on."""
+        self.config = config
 
     def __iter__(self) -> Iterator[TargetMonitor]:
         return iter(list(self._monitors.values()))
@@ -78,13 +70,13 @@ class Fleet:
 
     def follow(self, targets: Sequence[Target]) -> None:
         """Monitor these targets after earlier changes; beyond the limit, configured ones come first."""
-        self.shared.limit = self._limit
-        self._wanted = sorted(targets, key=lambda target: bool(target.found_by))[: self._limit]
+        limit = self.shared.limit(self.config)
+        self._wanted = sorted(targets, key=lambda target: bool(target.found_by))[:limit]
         before, self.not_monitored = self.not_monitored, len(targets) - len(self._wanted)
         if self.not_monitored and not before:
             remedy = "raise limits.engines and the memory limit of the container, or use shards"
-            limits = {"limit": self._limit, "remedy": remedy}
-            _log.warning("targets_not_monitored", targets=self.not_monitored, **limits)
+            fields = {"targets": self.not_monitored, "limit": limit, "remedy": remedy}
+            _log.warning("targets_not_monitored", **fields)
         self._background.start(self._follow(self._wanted))
 
     def watch(self, targets: Sequence[Target]) -> None:
@@ -107,25 +99,19 @@ class Fleet:
         for monitor in self:
             await self.shared.errors.attempt_async("closing", monitor.close, monitor.item)
 
-    @property
-    def _limit(self) -> int:
-        return self.config.limits.engines or self._default_limit
-
     async def _follow(self, targets: Sequence[Target]) -> None:
         async with self._changes:
             if targets is not self._wanted:
                 return  # a later list replaces this one
             wanted = {target.key: target for target in targets}
             added, gone = wanted.keys() - self._monitors.keys(), self._monitors.keys() - wanted.keys()
-            if len(added) > MANY_TARGETS:  # three lines of each engine would hide what is wrong
-                self.shared.events.quiet_until = self.shared.clock.monotonic() + QUIET_SECONDS
             for key in gone:
                 await self._leave(key)
             for key, target in wanted.items():
                 work = partial(self._follow_one, key, target)
                 await self.shared.errors.attempt_async("target", work, {"target": target.name})
                 await yield_to_event_loop()  # a list may bring ten thousand targets at once
-            if (added or gone) and self._lines.take():
+            if added or gone:
                 changes = {"added": len(added), "removed": len(gone)}
                 _log.info("targets_changed", targets=len(wanted), **changes)
 
@@ -151,11 +137,62 @@ class Fleet:
         self._tasks[key] = spawn(polling)
 
 
+async def write_summaries(interval: float, fleet: Fleet) -> None:
+    """Write a line for each engine every ``interval`` seconds, until cancelled.
+
+    Its first fields are those of vLLM's own line about drafts (``SpecDecodingLogging``), with the same names.
+    """
+    clock, errors = fleet.shared.clock, fleet.shared.errors
+    while True:
+        await clock.sleep_until(clock.monotonic() + interval)
+        for labels, snapshot in fleet.engines():
+            line = errors.attempt("summary", labels, partial(summary_line, labels, snapshot))
+            if line:
+                _log.info("engine_summary", **line)
+            await yield_to_event_loop()
+
+
+def summary_line(labels: Mapping[str, str], snapshot: EngineSnapshot) -> dict[str, object] | None:
+    """Return the fields of an engine's line, without unknown ones; None without drafts in the window."""
+    evaluation = snapshot.evaluation
+    if not evaluation.windows or not evaluation.longest.total.drafts:
+        return None
+    longest, total = evaluation.longest, evaluation.longest.total
+    seconds, positions = longest.window.seconds, longest.positions
+    rates = [_rounded(rate) for rate in positions.acceptance]
+    fields: dict[str, object] = {
+        **{name: labels[name] for name in ("target", "model_name", "engine")},
+        "window": longest.label,
+        "seconds": seconds,
+        "drafts": total.drafts,
+        "mean_acceptance_length": longest.acceptance_length_tokens,
+        "accepted_throughput": ratio(total.accepted_tokens, seconds),
+        "drafted_throughput": ratio(total.draft_tokens, seconds),
+        "accepted_tokens": total.accepted_tokens,
+        "drafted_tokens": total.draft_tokens,
+        "per_position_acceptance_rate": rates if positions.are_known else None,
+        "avg_draft_acceptance_rate": longest.draft_acceptance_ratio,
+        "state": str(evaluation.state),
+        "verdict": str(evaluation.verdict),
+        "recommendation": str(evaluation.action),
+        "configured_tokens": snapshot.tokens or None,
+        "recommended_tokens": evaluation.decision.advice.tokens,
+    }
+    for figure in map(FIGURE.__getitem__, _FIGURES):
+        fields[figure.key] = figure.of(longest)
+        if figure.bounds and (bounds := figure.bounds(longest)):
+            fields |= {f"{figure.key}_lower": bounds.lower, f"{figure.key}_upper": bounds.upper}
+    return {name: _rounded(value) for name, value in fields.items() if value is not None}
+
+
+def _rounded(value: object) -> object:
+    return round(value, _DIGITS) if isinstance(value, float) else value
+
+
 class ExperimentMonitor:
     """Repeated comparisons of the arms of all experiments, and their last results.
 
-    Engines use the results too: steps of the baseline show the cost of drafting, and a faster arm is a
-    better method.
+    Engines use them too: steps of the baseline show the cost of drafting, a faster arm is a better method.
     """
 
     def __init__(self, errors: Isolation | None = None) -> None:
@@ -215,19 +252,3 @@ class ExperimentMonitor:
         for engine in engines | self._informed:
             engine.use_experiments(baselines[engine], faster.get(engine))
         self._informed = engines
-
-
-def container_memory(files: Iterable[str | Path] = _MEMORY_LIMITS) -> int | None:
-    """Return the memory limit of the container in bytes; None without one, or if it is unknown."""
-    for file in files:
-        with suppress(OSError, ValueError):
-            text = Path(file).read_text(encoding="ascii").strip()
-            return int(text) if text.isdecimal() else None
-    return None
-
-
-def engines_that_fit(memory: int | None) -> int:
-    """Return the number of engines that fit into ``memory`` bytes; None is no limit."""
-    if memory is None:
-        return WITHOUT_LIMIT
-    return min(WITHOUT_LIMIT, max(MIN_ENGINES, (memory - _OWN_MEMORY) // _ENGINE_MEMORY))

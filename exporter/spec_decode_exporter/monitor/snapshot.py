@@ -115,10 +115,8 @@ class ExporterStatus:
     """True if its targets are embedded simulated servers."""
     log_lines_dropped: int = 0
     """Log lines dropped because their reader does not read."""
-    state_saved: bool | None = None
-    """Result of the last save of the state file; None without one."""
-    problem: str = ""
-    """Sentence about the state file for the page; empty without a problem."""
+    state_problem: str | None = None
+    """Sentence about the last save of the state file, if it failed; else empty. None without one."""
 
 
 @dataclass(frozen=True, slots=True)

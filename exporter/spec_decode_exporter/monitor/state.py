@@ -37,8 +37,7 @@ BASELINE_SECONDS: Final = 90 * 86_400.0
 MAX_BYTES: Final = 32 * 2**20
 MAX_CONTAINERS: Final = 500_000
 """Maximum lists and objects, which take memory before anything is validated; an engine has about 100."""
-_SLICE: Final = 20
-"""Entries between two yields to the event loop: one takes 0.2 to 1 ms."""
+_SLICE: Final = 20  # entries between two yields to the event loop: one takes 0.2 to 1 ms
 EngineKey = tuple[str, str, str]
 """Labels ``target``, ``model_name`` and ``engine``."""
 ModelKey = tuple[str, str]
@@ -47,9 +46,11 @@ Key = TypeVar("Key")
 Entry = TypeVar("Entry")
 _log = structlog.get_logger(__name__)
 
-
-WHERE_LABELS: Final = ("cluster", "namespace", "job")
-"""Labels that different servers share: alone they name no group."""
+WHERE_LABELS: Final = (
+    "cluster",
+    "namespace",
+    "job",
+)  # of different servers: alone they name no group
 SERVICE_LABELS: Final = ("deployment", "statefulset", "service", "app")
 """Labels that name a group of servers, and none of its processes."""
 _POD_LABELS: Final = ("pod", "pod_name", "kubernetes_pod_name")

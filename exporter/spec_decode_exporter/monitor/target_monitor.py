@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import ceil, floor, inf
 from operator import attrgetter
+from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -15,7 +17,7 @@ from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.event import Event, Fields
 from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.core.urls import Url, address, model_of
 from spec_decode_exporter.costs.cost import CostRange
@@ -30,7 +32,7 @@ from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, LIST_RESOLVER, C
 from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
 from spec_decode_exporter.scrape.poller import PollBudget, Poller, phase
-from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading, Sample
+from spec_decode_exporter.scrape.sample import MAX_ENGINES, EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_speculation
 
 T = TypeVar("T")
@@ -39,17 +41,20 @@ RequestTimes = Callable[[str, str, float, float], ArmTypes]
 ExperimentMember = tuple[Member, EngineMonitor]
 """Engine that may take part in experiments."""
 
-EVICTED_AFTER: Final = 3600.0
-"""Seconds after which an engine that is no longer on the page is evicted, with its counters."""
-PLACE_LABELS: Final = 256
-"""Bytes of label values of an engine that takes one place; each of its series repeats them."""
+EVICTED_AFTER: Final = 3600.0  # seconds until an engine that left the page is evicted, with its counters
+PLACE_LABELS: Final = 256  # bytes of label values that take one place: each series of an engine repeats them
 LAYOUT_BYTES: Final = 4 * 1024  # of pages whose layouts are kept, for each engine within the limit
 SHORTEST_PACE, SCRAPE_PACE = 1.0, 15.0  # seconds between two evaluations of an engine, and two usual scrapes
 USUAL_EVALUATIONS, MOST_EVALUATIONS = 10, 66  # of all engines, a second: up to 990 engines, and beyond
-ENGINES_SLICE: Final = 4
-"""Engines between two yields to the event loop: they take at most a few milliseconds each."""
+ENGINES_SLICE: Final = 4  # engines between two yields to the event loop: at most a few milliseconds each
+WITHOUT_LIMIT: Final = 2_000  # engines without a limit in the configuration or of a container
+MIN_ENGINES: Final = 16  # in the smallest container
+_OWN_MEMORY, _ENGINE_MEMORY = 80 * 2**20, 256 * 2**10
+"""Bytes of the process, and of a full engine, in a request of the page: `python -m benchmarks.cost job`."""
+_MEMORY_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Files with the memory limit of the container: cgroups of version 2 and 1."""
 
-_settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy")
+_settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy", "limits")
 """Settings of a configuration that apply to a target."""
 
 
@@ -57,12 +62,9 @@ class Shared:
     """Everything that the targets share."""
 
     def __init__(self, clock: Clock, *, spread: bool = True, recorded: Recorded | None = None) -> None:
-        """Begin without engines.
+        """Begin without engines; ``recorded`` takes each raw poll, to record it.
 
-        Args:
-            clock: Clock.
-            spread: Shift rarer work by a phase of each engine, so that a fleet does not do it all at once.
-            recorded: Takes each raw poll, to record it.
+        ``spread`` shifts rarer work by a phase of each engine, so that a fleet does not do it all at once.
         """
         self.clock, self.recorded, self.remembered = clock, recorded, Remembered()
         self.events = EventLog(f"{max(0, round(clock.wall() * 1000)):x}", clock.monotonic)
@@ -70,11 +72,20 @@ class Shared:
         self.errors = Isolation(clock.monotonic)
         """Isolates internal errors of readers and of targets; those of engines are events."""
         self.engine_errors = Isolation(clock.monotonic, self._report)
-        self.limit, self.places_taken = MAX_ENGINES, 0
-        """Places: an engine takes one, or more with long labels."""
-        self.budget, self._spread = PollBudget(), spread
-        self.prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
-        """Takes labels, snapshot and pace of each engine that was evaluated."""
+        self.places_taken, self._places_in_memory = 0, engines_that_fit(container_memory())
+        self.budget = PollBudget()
+        self.phase: Callable[[str], float] = phase if spread else lambda _: 0.0
+        """Returns the part of its interval by which rarer work is shifted, 0 to 1, by a key."""
+        self.after_evaluation: list[Callable[[Mapping[str, str], EngineSnapshot, float], None]] = []
+        """Called with labels, snapshot and pace of each engine that was evaluated."""
+
+    def limit(self, config: Config) -> int:
+        """Return the places of the engines of all targets: an engine takes one, or more with long labels."""
+        return config.limits.engines or self._places_in_memory
+
+    def take_places(self, number: int) -> None:
+        """Note that a target takes so many places more; below 0, that it gives them back."""
+        self.places_taken += number
 
     def _report(self, part: str, item: Item, error: Exception) -> None:
         """Record an internal error as an event of the engine that it concerns."""
@@ -93,10 +104,6 @@ class Shared:
             return True
         shift = engine.phase + polled.interval / 2 / pace  # no poll is close to the begin of an interval
         return floor(polled.moment / pace + shift) != floor(before / pace + shift)
-
-    def phase(self, key: str) -> float:
-        """Return the part of its interval by which rarer work is shifted, 0 to 1."""
-        return phase(key) if self._spread else 0.0
 
 
 class TargetMonitor:
@@ -117,11 +124,6 @@ class TargetMonitor:
         self._served: ServedSpeculation | None = None
         self._places = self._not_monitored = 0
         self._configure(target, config)
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Labels of the target: its name and its configured labels."""
-        return {"target": self.target.name, **dict(self.target.labels)}
 
     def model_key(self, model_name: str) -> ModelKey:
         """Return the key of the baseline of a model."""
@@ -156,7 +158,7 @@ class TargetMonitor:
             attempted=self._note_gone,
             record=self._record,
             recorded=shared.recorded,
-            layout_bytes=shared.limit * LAYOUT_BYTES,
+            layout_bytes=shared.limit(self._config) * LAYOUT_BYTES,
         )
 
     async def close(self) -> None:
@@ -236,10 +238,7 @@ class TargetMonitor:
         self._shared.events.record(event, self._shared.clock.wall(), labels or self.item)
 
     def _each(self, part: str, work: Callable[[EngineMonitor], T]) -> Iterator[tuple[dict[str, str], T]]:
-        """Yield the labels of every engine and the result of ``work``; omit an engine that fails.
-
-        It raises nothing, so that a reader of all targets continues with the next one.
-        """
+        """Yield the labels of every engine and the result of ``work``; omit an engine for which it raises."""
         own, engines = dict(self.target.labels), list(self.engines.values())
         return self._shared.errors.each(
             part, engines, attrgetter("labels"), lambda engine: ({**engine.labels, **own}, work(engine))
@@ -251,6 +250,7 @@ class TargetMonitor:
         self.target = target
         self.item: Item = {"target": target.name}
         """Log fields that name the target."""
+        self.labels: Mapping[str, str] = {"target": target.name, **dict(target.labels)}
         self._address = f"{address(target.url)}{urlsplit(target.url).path}"
         self._config = config
         resolver, poll = LIST_RESOLVER if target.found_by else CONFIG_RESOLVER, config.poll
@@ -315,7 +315,8 @@ class TargetMonitor:
             self._record_events("evaluation", engine, evaluate)
             if engine.snapshot:
                 labels = {**engine.labels, **dict(self.target.labels)}
-                self._shared.prepare(labels, engine.snapshot, pace)
+                for call in self._shared.after_evaluation:
+                    call(labels, engine.snapshot, pace)
         return any(event.name == "engine_reset" for event in observed)
 
     def _record_events(
@@ -342,7 +343,7 @@ class TargetMonitor:
         before, self._not_monitored = self._not_monitored, len(samples) - len(admitted)
         if self._not_monitored and not before:
             remedy = "raise limits.engines and the memory limit of the container"
-            fields = {"engines": self._not_monitored, "kept": len(admitted), "remedy": remedy}
+            fields: Fields = {"engines": self._not_monitored, "kept": len(admitted), "remedy": remedy}
             self.record_event(Event("engines_not_monitored", fields))
         return admitted
 
@@ -361,11 +362,9 @@ class TargetMonitor:
         self._take_places(-self._places_of(name))
 
     def _fit(self, *new: EngineName) -> bool:
-        names, shared = (*self.engines, *new), self._shared
-        required = sum(map(self._places_of, new))
-        characters = sum(len(name.model_name) + len(name.engine) for name in names)
-        has_places = shared.places_taken + required <= shared.limit
-        return has_places and len(names) <= MAX_ENGINES and characters <= MAX_NAMES_TOTAL
+        required = self._shared.places_taken + sum(map(self._places_of, new))
+        has_places = required <= self._shared.limit(self._config)
+        return has_places and len(self.engines) + len(new) <= MAX_ENGINES
 
     def _add(self, name: EngineName, polled: Polled) -> None:
         shared, remembered = self._shared, self._shared.remembered
@@ -404,9 +403,23 @@ class TargetMonitor:
 
     def _take_places(self, number: int) -> None:
         self._places += number
-        self._shared.places_taken += number
+        self._shared.take_places(number)
 
     def _places_of(self, name: EngineName) -> int:
         """Return the places that an engine takes: one, or more with long labels."""
         values = (*self.labels.values(), *name)
         return max(1, ceil(sum(len(value.encode()) for value in values) / PLACE_LABELS))
+
+
+def container_memory(files: Iterable[str | Path] = _MEMORY_LIMITS) -> int | None:
+    """Return the memory limit of the container in bytes; None without one, or if it is unknown."""
+    for file in files:
+        with suppress(OSError, ValueError):
+            return int(Path(file).read_text(encoding="ascii"))
+    return None
+
+
+def engines_that_fit(memory: int | None) -> int:
+    """Return the number of engines that fit into ``memory`` bytes; None is no limit."""
+    fit = WITHOUT_LIMIT if memory is None else (memory - _OWN_MEMORY) // _ENGINE_MEMORY
+    return min(WITHOUT_LIMIT, max(MIN_ENGINES, fit))

@@ -13,7 +13,7 @@ import structlog
 
 from spec_decode_exporter.config.schema import Poll
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.event import Event, Fields
 from spec_decode_exporter.core.recurring import back_off
 from spec_decode_exporter.core.tasks import PAGES, Parameters, Result, yield_to_event_loop
 from spec_decode_exporter.core.urls import Url
@@ -240,7 +240,7 @@ class Poller:
         is_costly = processing > answering
         cause = "processing" if is_costly else "answers"
         if ticks > 1 and self.record.is_news("target_polled_less_often", cause, now=now):
-            fields: dict[str, object] = {"cause": cause, "interval": self.record.interval}
+            fields: Fields = {"cause": cause, "interval": self.record.interval}
             self._emit(Event("target_polled_less_often", fields, bad=is_costly))
 
     async def _poll_within_budget(self, began: float, *, with_latencies: bool) -> None:

@@ -43,18 +43,18 @@ class ExporterState:
         *,
         status: Callable[[], ExporterStatus] | None = None,
         collectors: Sequence[Collector] = (),
+        reload: Callable[[], Awaitable[None]] | None = None,
+        allowed_hosts: AllowedHosts | None = None,
     ) -> None:
         """Adopt the configuration of ``fleet``.
 
-        ``status`` returns the status of the exporter; ``collectors`` have further metrics, as of the process.
+        ``status`` returns that of the exporter, ``collectors`` more metrics; ``reload`` raises ConfigError.
         """
         self.fleet, shared = fleet, fleet.shared
         self.events, self.clock, self.errors = shared.events, shared.clock, shared.errors
         self.metrics = MetricsPage(lambda: fleet.config.metrics, self.errors, collectors)
-        shared.prepare = self.metrics.prepare
-        # With the lifecycle API; it raises ConfigError.
-        self.reload: Callable[[], Awaitable[None]] | None = None
-        self.allowed_hosts = AllowedHosts()
+        shared.after_evaluation.append(self.metrics.prepare)
+        self.reload, self.allowed_hosts = reload, allowed_hosts or AllowedHosts()
         self._experiments = ExperimentMonitor(self.errors)
         self._receiver = RequestReceiver(fleet.config.requests, self._costs, self.clock, self.errors)
         self._status = status or (
@@ -70,7 +70,7 @@ class ExporterState:
 
     def adopt(self, config: Config) -> None:
         """Use another configuration."""
-        self.fleet.config = config
+        self.fleet.adopt(config)
         self._experiments.adopt(config.experiments)
         if config.requests != self._receiver.settings:
             self._receiver = RequestReceiver(config.requests, self._costs, self.clock, self.errors)

@@ -3,7 +3,7 @@
 import pytest
 
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.monitor.fleet import WITHOUT_LIMIT, engines_that_fit
+from spec_decode_exporter.monitor.target_monitor import WITHOUT_LIMIT, engines_that_fit
 
 WATCHED = "spec-decode-exporter/watch=true"
 

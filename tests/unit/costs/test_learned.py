@@ -6,6 +6,7 @@ from math import inf
 import pytest
 from pydantic import TypeAdapter
 
+from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.costs.baseline import COMPARED
 from spec_decode_exporter.costs.cost import CostSource
@@ -74,7 +75,7 @@ class Engine:
             created=WALL + self.begin,
             latencies={latency: Buckets((0.3, inf), (first, first)) for latency in COMPARED},
         )
-        sample = self.counters.complete(sample)
+        sample = self.counters.complete(sample, Speculation(), "")
         taken = self.history.observe(sample, self.moment, WALL + self.moment, 1.0)
         if taken.increment:
             speculates = self.counters.drafting.speculates

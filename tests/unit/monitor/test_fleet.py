@@ -7,19 +7,15 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.events import EVENTS
-from spec_decode_exporter.monitor.fleet import (
-    MANY_TARGETS,
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.target_monitor import (
     MIN_ENGINES,
-    QUIET_SECONDS,
     WITHOUT_LIMIT,
-    Fleet,
+    Shared,
     container_memory,
     engines_that_fit,
 )
-from spec_decode_exporter.monitor.target_monitor import Shared
 from tests.conftest import settle, until
 from tests.fakes.simulated import Server
 
@@ -130,33 +126,13 @@ async def test_beyond_the_limit_configured_targets_come_first(small, numbers, ke
     assert small.not_monitored == sum(numbers.values()) - 20
 
 
-@pytest.mark.parametrize(("number", "level"), [(MANY_TARGETS, "info"), (MANY_TARGETS + 1, "debug")])
-async def test_many_targets_start_in_one_line_and_their_news_are_debug_lines_for_a_minute(
-    clock, number, level
-):
-    fleet = new_fleet(clock)
-    with capture_logs() as logs:
-        await follow(fleet, clock, targets(*(f"n{place}" for place in range(number))))
-        await fleet.stop()
-        for seconds in (0.0, QUIET_SECONDS):
-            await clock.advance(seconds)
-            for name in ("engine_found", "target_failing"):
-                event = Event(name, dict.fromkeys(EVENTS[name].fields.split(), ""))
-                fleet.shared.events.record(event, clock.wall(), {"target": "n1"})
-    levels = [entry["log_level"] for entry in logs if entry["event"] == "engine_found"]
-    assert levels == [level, "info"]
-    assert {entry["log_level"] for entry in logs if entry["event"] == "target_failing"} == {"warning"}
-    assert sum(entry["event"] == "targets_changed" for entry in logs) == 1
-    await fleet.close()
-
-
 # The limit by the memory of the container
 
 MIB = 2**20
 
 
 @pytest.mark.parametrize(
-    ("text", "memory"), [("134217728\n", 134217728), ("max\n", None), ("", None), ("-1", None), ("²", None)]
+    ("text", "memory"), [("134217728\n", 134217728), ("max\n", None), ("", None), ("²", None)]
 )
 def test_the_limit_of_the_container_is_read(tmp_path, text, memory):
     (tmp_path / "memory.max").write_text(text, encoding="utf-8")

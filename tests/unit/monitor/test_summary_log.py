@@ -1,6 +1,6 @@
 """Summary lines about engines."""
 
-from spec_decode_exporter.monitor.summary_log import summary_line
+from spec_decode_exporter.monitor.fleet import summary_line
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
 

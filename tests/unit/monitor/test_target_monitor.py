@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import ceil
 
 import pytest
 
@@ -85,8 +86,7 @@ def watching(server, clock):
     shared = Shared(clock)
 
     def watching(target_=None, config_=None, limit=MAX_ENGINES):
-        shared.limit = limit
-        return Watch(server, clock, shared, target_ or target(), config_ or config())
+        return Watch(server, clock, shared, target_ or target(), config_ or config(limit=limit))
 
     return watching
 
@@ -100,8 +100,8 @@ def target(**more) -> Target:
     return Target(**{"url": URL, "name": "one", "labels": (("team", "a"),)} | more)
 
 
-def config(*windows: str) -> Config:
-    return Config.model_validate({"windows": windows or ("30s", "5m")})
+def config(*windows: str, limit=MAX_ENGINES) -> Config:
+    return Config.model_validate({"windows": windows or ("30s", "5m"), "limits": {"engines": limit}})
 
 
 def drafts(snapshot) -> list[int]:
@@ -148,8 +148,9 @@ async def test_an_engine_that_vanishes_loses_its_windows_keeps_its_counters_and_
     assert set(watch.snapshots) == {("m", "0")}
 
 
-async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_places(watch, server):
+async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_places(watching, server):
     most = MAX_NAMES_TOTAL // MAX_LABEL_VALUE
+    watch = watching(limit=most * ceil(MAX_LABEL_VALUE / PLACE_LABELS + 0.01))
     for batch in range(4):
         server.engines = {
             (f"{batch}-{number:03}".ljust(MAX_LABEL_VALUE - 1, "m"), "0"): 0 for number in range(most)
@@ -229,7 +230,7 @@ async def test_engines_with_long_labels_take_several_places(watching, server, le
 )
 def test_up_to_a_thousand_engines_are_evaluated_once_in_a_usual_scrape_interval(clock, engines, seconds):
     shared = Shared(clock)
-    shared.places_taken = engines
+    shared.take_places(engines)
     assert shared.pace == pytest.approx(seconds)
 
 

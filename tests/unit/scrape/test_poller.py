@@ -119,7 +119,7 @@ def make(server, clock, received):
             budget=budget or PollBudget(),
             clock=clock,
             receive=take,
-            emit=lambda event: EventLog("1").record(event, clock.wall(), {"target": "vllm"}),
+            emit=lambda event: EventLog("1", clock.monotonic).record(event, clock.wall(), {"target": "vllm"}),
             attempted=lambda: None,
             record=record or PollRecord(),
         )

@@ -65,7 +65,7 @@ async def test_no_name_breaks_the_page(watched_snapshot):
         watched_snapshot,
         engines=[(named, engine)],
         targets=statuses(watched_snapshot, (evil, {**down, "error": evil, "version": evil})),
-        exporter=[({}, ExporterStatus(problem=evil, reload_problem=evil))],
+        exporter=[({}, ExporterStatus(state_problem=evil, reload_problem=evil))],
     )
     its = replace(event("target_failing", error=evil), target=evil, model_name=evil, engine_id=evil)
     reading = Reading(await shown(snapshot, PageQuery(evil[:5], (id_of(named), evil)), events=Events([its])))
@@ -252,7 +252,7 @@ async def test_the_banner_names_each_target_once_and_counts_the_engines_whose_wa
 
 async def test_problems_of_the_exporter_are_notices():
     assert 'data-key="exporter"' not in await shown(Snapshot(number=1))
-    for problem in ("problem", "reload_problem"):
+    for problem in ("state_problem", "reload_problem"):
         html = await shown(
             Snapshot(number=1, exporter=[({}, ExporterStatus(**{problem: "targets[0]: <bad>"}))])
         )

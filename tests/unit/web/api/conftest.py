@@ -54,7 +54,7 @@ def engines(polled):
 
 @pytest.fixture
 def events():
-    log = EventLog("a1", capacity=50)
+    log = EventLog("a1", lambda: NOW, capacity=50)
     for n in range(5):
         log.record(
             Event("engine_reset", {"cause": "restart", "n": n}),
