@@ -57,9 +57,8 @@ _OTHER_LABELS: Final = _PAGE_LABELS | REPLICA_LABELS
 _PROCESS_LABELS: Final = {"instance", "pod"}
 """Labels of one process: with one of them, series that lack others are those of a server all the same."""
 _OF_PROCESS: Final = re.compile(
-    r"(^|_)(instance|pod|container|host|hostname|node|nodename|zone|image|replica|worker|session|uid|hash|revision"
-    r"|version|chart)(_?(id|name|uid|ip|index|address))?$",
-    re.IGNORECASE,
+    r"(^|_)(instance|pod|container|host|hostname|node|nodename|zone|image|replica|uid|hash|revision|version|chart)"
+    r"(_?(id|name|uid|ip|index|address))?$"
 )
 """Labels by which processes of one group may differ: no ``node_pool``, ``gpu`` or ``instance_type``."""
 _DRAFT_TOKENS: Final = {Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, EngineMark.POSITION_ACCEPTED}
@@ -86,8 +85,7 @@ class HistoryTarget:
 
     def is_like(self, other: HistoryTarget) -> bool:
         """Return whether both are processes of one group: no label tells another place or hardware."""
-        common = self.labels.keys() & other.labels.keys()
-        differ = (name for name in common if self.labels[name] != other.labels[name])
+        differ = (name for name, text in self.labels.items() if other.labels.get(name, text) != text)
         groups = {(each.kind.name, group_of(each.labels, each.name)) for each in (self, other)}
         return len(groups) == 1 and all(map(_OF_PROCESS.search, differ))
 
