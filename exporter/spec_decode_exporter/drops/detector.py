@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache, partial
 from math import exp, sqrt
 from operator import attrgetter
 from typing import Annotated, Final, NamedTuple
@@ -129,8 +130,8 @@ class Detector:
         """The newest ones if the units are decode steps, for what is known about their method."""
         self.variances: list[Variance] = []
         """Variances of the relevant sums, the largest n first; empty until enough was observed."""
-        self._limits: list[tuple[float, float]] = []
-        """For each size: the counts per unit, m0 - κ, that are no evidence, and the threshold."""
+        self._limits: list[tuple[float, Callable[[], float]]] = []
+        """For each size: the counts per unit, m0 - κ, that are no evidence, and the threshold, if needed."""
         self._updated, self._updated_for = 0.0, policy
 
     @property
@@ -150,8 +151,8 @@ class Detector:
         moments += [each.began for each in state.cusums] + [each.end for each in state.time.held]
         if max(moments) > state.time.elapsed or not (state.found is None or state.drop.units):
             raise ArithmeticError("a moment after the newest one, or a drop without units")
-        for cusum, (_, limit) in zip(state.cusums, self._limits or [(0.0, 0.0)] * 2, strict=True):
-            cusum.sum = min(cusum.sum, limit / 2)
+        for cusum, (_, limit) in zip(state.cusums, self._limits or [(0.0, float)] * 2, strict=True):
+            cusum.sum = min(cusum.sum, limit() / 2)
 
     def observe(self, increment: Sums) -> Drop | None:
         """Add an increment; return the drop that it begins or ends."""
@@ -205,7 +206,9 @@ class Detector:
         self._end(moment)
         return mirrored.since
 
-    def _begin(self, steps: list[tuple[float, float]], increment: Sums, moment: float) -> Sums | None:
+    def _begin(
+        self, steps: list[tuple[float, Callable[[], float]]], increment: Sums, moment: float
+    ) -> Sums | None:
         """Add the evidence to each sum, with its threshold; one whose units are no drop starts again."""
         state, begun = self.state, None
         for cusum, (evidence, limit) in zip(state.cusums, steps, strict=True):
@@ -297,12 +300,13 @@ class Detector:
         weight = max((UNSEEN_REQUESTS / (UNSEEN_REQUESTS + self.state.requests)) ** 2, MIN_UNSEEN)
         return weight * self._mean(baseline) ** 2 * tokens
 
-    def _limit(self, allowance: float) -> tuple[float, float]:
+    def _limit(self, allowance: float) -> tuple[float, Callable[[], float]]:
         """Compute the limits for drops of twice the allowance; lower the baseline by its standard error."""
         baseline = self.state.baseline
         error = sqrt(self.variances[0].value / baseline.effective)
         units = baseline.rate * self.policy.false_alarm_period * self.shared_by
-        return self._mean(baseline) - allowance - error, threshold(self.variances, allowance, units)
+        limit = cache(partial(threshold, self.variances, allowance, units))
+        return self._mean(baseline) - allowance - error, limit
 
     def _mean(self, sums: Sums) -> float:
         return self.settings.counted(sums) / sums.units

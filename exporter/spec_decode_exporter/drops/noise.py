@@ -11,7 +11,7 @@ The variance B(n) of sums follows from a(n) = 2 B(n) - B(2n), beginning at the l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import log1p, sqrt
 from typing import Annotated, Final, NamedTuple
@@ -143,7 +143,7 @@ class Cusum:
     began: Amount = 0.0
     """Moment of that begin."""
 
-    def exceeds(self, evidence: float, limit: float, increment: Sums, moment: float) -> bool:
+    def exceeds(self, evidence: float, limit: Callable[[], float], increment: Sums, moment: float) -> bool:
         """Add the evidence of an increment; return whether the sum exceeds the limit."""
         total = self.sum + evidence
         if total <= 0:
@@ -154,7 +154,7 @@ class Cusum:
             self.began = moment
         self.sum = total
         self.since.add(increment)
-        return total > limit
+        return total > limit()
 
     def reset(self) -> None:
         """Start at 0."""

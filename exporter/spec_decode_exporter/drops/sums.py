@@ -113,14 +113,9 @@ class Sums:
         self.end = max(self.end, other.end)
 
     @property
-    def mean(self) -> float:
-        """Accepted tokens per unit."""
-        return self.accepted / self.units
-
-    @property
     def length(self) -> float:
         """Acceptance length in tokens, or tokens per decode step."""
-        return 1 + self.mean
+        return 1 + self.accepted / self.units
 
     @property
     def effective(self) -> float:

@@ -204,7 +204,7 @@ class BaselineReader:
         One beside which the server ran is that of another arm, maybe on another machine.
         """
         found = list[tuple[HistoryTarget, FoundPeriod]]()
-        group = [each for each in await self.servers() if each.group == server.group]
+        group = [each for each in await self.servers() if each.is_like(server)]
         group.sort(key=lambda each: not each.quantities.isdisjoint(DRAFTS))
         for other in [each for each in group if each.labels != server.labels][:MAX_OTHERS]:
             work = await self.activity(other)

@@ -56,6 +56,11 @@ _PAGE_LABELS: Final = frozenset(
 _OTHER_LABELS: Final = _PAGE_LABELS | REPLICA_LABELS
 _PROCESS_LABELS: Final = {"instance", "pod"}
 """Labels of one process: with one of them, series that lack others are those of a server all the same."""
+_OF_PROCESS: Final = re.compile(
+    r"(^|_)(instance|pod|container|host|hostname|node|nodename|zone|image|replica|uid|hash|revision|version|chart)"
+    r"(_?(id|name|uid|ip|index|address))?$"
+)
+"""Labels by which processes of one group may differ: no ``node_pool``, ``gpu`` or ``instance_type``."""
 _DRAFT_TOKENS: Final = {Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, EngineMark.POSITION_ACCEPTED}
 _STEPS: Final = (Counter.FIRST_TOKENS, Counter.DECODE_STEPS)
 _PREFIXES: Final = tuple(prefix for kind in ENGINES for prefix in kind.prefixes)
@@ -78,10 +83,11 @@ class HistoryTarget:
     name: str = ""
     """Its instance and what tells it from others; without an instance all of its labels."""
 
-    @property
-    def group(self) -> tuple[str, str]:
-        """Kind and group of servers: one process of it follows another."""
-        return self.kind.name, group_of(self.labels, self.name)
+    def is_like(self, other: HistoryTarget) -> bool:
+        """Return whether both are processes of one group: no label tells another place or hardware."""
+        differ = (name for name, text in self.labels.items() if other.labels.get(name, text) != text)
+        groups = {(each.kind.name, group_of(each.labels, each.name)) for each in (self, other)}
+        return len(groups) == 1 and all(map(_OF_PROCESS.search, differ))
 
     def selector(self, quantities: Iterable[Quantity] | None = None) -> Selector:
         """Return the selector of its process' start and some quantities; by default all but histograms."""

@@ -192,9 +192,10 @@ class QueryApi:
         for each in matrix.result:
             pairs = [pair for pair in each.values if first <= pair[0] <= last]
             try:
-                values = [_number(text) for _, text in pairs]
+                values = [float(text) for _, text in pairs]
             except ValueError:
                 raise self._unusable("its matrix of samples has a value that is no number") from None
+            values = [value if -MAX_NUMBER <= value <= MAX_NUMBER else nan for value in values]
             found.append(SampledSeries(each.metric, [time for time, _ in pairs], values))
         return found
 
@@ -258,8 +259,3 @@ def _decoder(wanted: object) -> msgspec.json.Decoder[Any]:
 
 def _span(begin: float, end: float) -> dict[str, str]:
     return {"start": f"{begin:.3f}", "end": f"{end:.3f}"}
-
-
-def _number(text: str) -> float:
-    value = float(text)
-    return value if -MAX_NUMBER <= value <= MAX_NUMBER else nan

@@ -207,7 +207,7 @@ def chart(history: PrometheusHistory, engine: EngineHistory) -> Mapping[str, obj
     known = [(slot, slot.speedup) for slot in engine.slots if slot.speedup]
     if not known:
         return None
-    top = min(TOP, max(2.0, *(speedup.upper for _, speedup in known)))
+    top = max(2.0, *(ceil(2 * min(TOP, speedup.upper)) / 2 for _, speedup in known))
     span = history.end - history.begin
 
     def x(time: float) -> float:

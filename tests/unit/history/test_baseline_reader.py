@@ -295,7 +295,7 @@ class Counted:
 @pytest.mark.parametrize(
     ("found", "instance"),
     [
-        pytest.param(Counted().add(0, 3600, **FIRST).add(3600, 7200, tokens=1.7, **SECOND), "10.0.0.1:8000", id="the pod that it replaces in a rollout"),
+        pytest.param(Counted().add(0, 3600, **FIRST, pod_template_hash="6c9f8d7b5").add(3600, 7200, tokens=1.7, **SECOND, pod_template_hash="7d5b9c6f4"), "10.0.0.1:8000", id="the pod that it replaces in a rollout"),
         pytest.param(Counted().add(0, 3600, **{**FIRST, "pod": "vllm-0"}).add(3700, 7200, tokens=1.7, **{**SECOND, "pod": "vllm-0"}), "10.0.0.1:8000", id="the earlier address of a pod of a stateful set"),
         pytest.param(Counted().add(0, 1200, **SECOND).add(1800, 2400, **FIRST).add(2700, 7200, tokens=1.7, **SECOND), "10.0.0.2:8000", id="its own time rather than a newer one of its group"),
     ],
@@ -318,6 +318,7 @@ async def test_a_restart_that_begins_with_drafts_leaves_the_time_before_it():
         pytest.param(Counted().add(0, 7200, **FIRST).add(0, 7200, tokens=1.7, **SECOND), "no period", id="side by side"),
         pytest.param(Counted().add(0, 3600, job="vllm", instance="10.0.0.1:8000").add(3600, 7200, tokens=1.7, job="vllm", instance="10.0.0.2:8000"), "no period", id="another host of one job"),
         pytest.param(Counted().add(0, 3600, **{**FIRST, "pod": "chat-6c9f8d7b5-x2x9w"}).add(3600, 7200, tokens=1.7, **SECOND), "no period", id="another deployment of one job"),
+        pytest.param(Counted().add(0, 3600, **FIRST, gpu="L40S").add(3600, 7200, tokens=1.7, **SECOND, gpu="H100"), "no period", id="other hardware, by a label"),
         pytest.param(Counted().add(0, 7200, tokens=1.7, counted=False, **SECOND), r"add `vllm:spec_decode_\.\*` to the allow-list", id="drafts that are not kept"),
         pytest.param(Counted().add(0, 7200, tokens=1.7, kept=3600, **SECOND), "no period", id="drafts that are kept since an hour"),
         pytest.param(Counted().add(0, 7200, tokens=1.01, kept=3600, **SECOND), "no period", id="few of them accepted"),
