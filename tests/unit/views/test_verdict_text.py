@@ -18,7 +18,8 @@ from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.findings import NAMES
 from spec_decode_exporter.scrape.sample import KvCache
-from spec_decode_exporter.views.verdict_text import NO_VERDICT, memory_text, recommendation_text, verdict_text
+from spec_decode_exporter.views.advice_text import recommendation_text
+from spec_decode_exporter.views.verdict_text import NO_VERDICT, memory_text, verdict_text
 from tests.every import every
 from tests.fakes.costs import cost_between
 
