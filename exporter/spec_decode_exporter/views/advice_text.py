@@ -146,8 +146,8 @@ def measure_text(evaluation: Evaluation) -> str:
     widest = max(setting.bands, key=lambda band: band.regret_ratio)
     return (
         f"Measure the cost of drafting at more loads: at "
-        f"{number_range(widest.first, widest.last)} running it is so uncertain that a wrong number of draft tokens "
-        f"could lose {percent(widest.regret_ratio)} of the speed. {way}"
+        f"{number_range(widest.first, widest.last)} running it is so uncertain that a wrong number of draft "
+        f"tokens could lose {percent(widest.regret_ratio)} of the speed. {way}"
     )
 
 

@@ -54,8 +54,8 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
     if shown in PAYING and newest in PAYING:
         newer = _text_of(newest, snapshot).removeprefix("Speculation")
         return f"{statement(shown, evaluation)}. By newer data it{newer}"
-    kept = f"until newer data last for {lasting}. They say:"
-    return f"{statement(shown, evaluation)}, {kept} {_text_of(newest, snapshot)}"
+    differ = f"Newer data differ, and become the verdict if they hold for {lasting}:"
+    return f"{statement(shown, evaluation)}. {differ} {_text_of(newest, snapshot)}"
 
 
 def no_verdict(findings: Iterable[Finding]) -> str:
@@ -78,7 +78,7 @@ def know_text(its: WindowEvaluation) -> str:
     """Return the cheapest way to find out whether speculation pays, with its price."""
     way = ways_to_know(its)[0]
     text, paste = way.text[0].lower() + way.text[1:], f" In {way.place}: `{way.paste}`." * bool(way.paste)
-    return f"To know it: {text}. It takes {way.takes}, and costs {way.costs}.{paste}"
+    return f"To know it: {text}. It takes {way.takes}; {way.costs}.{paste}"
 
 
 def likely_text(
