@@ -119,7 +119,7 @@ class CostMeasurement:
     """What to do, and what it gives."""
     takes: str
     """Its price in time."""
-    costs: str = "no speed"
+    costs: str = "no slowdown"
     """Its price in speed."""
     paste: str = ""
     """Flags or YAML to paste; capital letters are to replace. Empty without one."""
@@ -156,8 +156,8 @@ _WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], CostMeasurement, 
     (lambda its: its.known.speculation.schedule.pauses, CostMeasurement("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic"), "", ""),
     (_lacks_baseline, CostMeasurement("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute"),
         "--baseline.prometheus.url http://PROMETHEUS:9090", "baseline: {{prometheus: {{url: 'http://PROMETHEUS:9090'}}}}"),
-    (_lacks_baseline, CostMeasurement("plain_period", "Serve one replica without {speculation} for ten minutes of traffic, then with it: the exporter learns its step times, for all replicas of its deployment{volume}", "two restarts and ten minutes of traffic", "what drafts gain on it, for ten minutes"), "", ""),
-    (lambda _: True, CostMeasurement("replica", "Serve one replica without drafts, and compare both in an experiment of the exporter's configuration", "one more server and ten minutes of traffic", "what drafts gain, on that server"),
+    (_lacks_baseline, CostMeasurement("plain_period", "Serve one replica without {speculation} for ten minutes of traffic, then with it: the exporter learns its step times, for all replicas of its deployment{volume}", "two restarts and ten minutes of traffic", "that replica loses the gain of drafting for ten minutes"), "", ""),
+    (lambda _: True, CostMeasurement("replica", "Serve one replica without drafts, and compare both in an experiment of the exporter's configuration", "one more server and ten minutes of traffic", "that server has no gain of drafting"),
         "", 'experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]'),
     (lambda its: its.counts_verified, CostMeasurement("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0; C is (T1 / T0 - 1) / {tokens}", "two measurements"),
         "--cost.draft-cost-ratio C --cost.running-requests {running:.0f}", "cost: {{draft_cost_ratio: C, running_requests: {running:.0f}}}"),

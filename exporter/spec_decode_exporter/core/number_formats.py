@@ -130,10 +130,10 @@ def ago(seconds: float) -> str:
 
 
 def fill(template: str, values: Mapping[str, float]) -> str:
-    """Fill a template of ``str.format`` with three more formats.
+    """Fill a template of ``str.format`` with four more formats.
 
-    ``{tokens:plural draft token}`` writes a count with its noun, ``{began:clock}`` a Unix time as the time of
-    day, and ``{age:ago}`` an age in seconds.
+    ``{tokens:plural draft token}`` writes a count with its noun, ``{acceptance:percent}`` a ratio in percent,
+    ``{began:clock}`` a Unix time as the time of day, and ``{age:ago}`` an age in seconds.
     """
     return template.format_map({name: _Value(value) for name, value in values.items()})
 
@@ -151,4 +151,4 @@ class _Value(NamedTuple):
         return format(self.value, form) if write is None else write(self.value)
 
 
-_COMMANDS: Final = {"clock": utc_clock, "ago": ago}
+_COMMANDS: Final = {"clock": utc_clock, "ago": ago, "percent": percent}

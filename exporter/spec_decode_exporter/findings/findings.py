@@ -71,7 +71,7 @@ FAULTS.conditions |= {f"broken_{check}": (always, partial(_broken, check)) for c
 
 
 _LIVE_DROPS: Final = {
-    DropKind.SUDDEN: "Acceptance dropped at {began:clock}, {age:ago}: the acceptance length was {baseline:.2f} tokens, and is {length:.2f} now. Check what changed then: prompts, sampling temperature, or a deployment.",
+    DropKind.SUDDEN: "Acceptance dropped at {began:clock}, {age:ago}: from {baseline:.2f} tokens a draft to {length:.2f} now. Check what changed then: prompts, sampling temperature, or a deployment.",
     DropKind.DRAFTING: "Since {began:clock}, {age:ago}, fewer decode steps have a draft: a step gave {baseline:.2f} tokens, and gives {length:.2f} now. An n-gram or suffix drafter drafts only if text repeats itself: check whether the requests changed then. Other drafters skip requests that are longer than their context: read the server's log.",
 }
 
@@ -340,14 +340,14 @@ def another_depth(context: FindingContext) -> Found | None:
 
 @HINTS.finding(accepting)
 def low_first_position(context: FindingContext) -> Found | None:
-    text = "The first position is accepted in {acceptance:.3f} of the drafts, less than {threshold:g}: the very next token is often another one. Check the requests first: a high temperature and unusual prompts cause this. If they are as intended, use a drafter trained for this target model and these texts; another number of draft tokens does not help."
+    text = "The first draft token is accepted in {acceptance:percent} of the drafts, below {threshold:percent}: even the next token is often predicted wrongly. Check the requests first: a high temperature and unusual prompts cause this. If they are as intended, use a drafter trained for this target model and these texts; another number of draft tokens does not help."
     threshold = context.policy.findings.low_first_position
     return found(text, below("acceptance", context.acceptance(0), threshold))
 
 
 @HINTS.finding(accepting)
 def wasted_last_position(context: FindingContext) -> Found | None:
-    text = "The last of {tokens:.0f} positions is accepted in {acceptance:.3f} of the drafts, less than {threshold:g}. By the rule of thumb it is wasted: draft fewer tokens, unless drafting is almost free."
+    text = "The last of {tokens:.0f} draft tokens is accepted in {acceptance:percent} of the drafts, below {threshold:percent}. By the rule of thumb it is wasted: draft fewer tokens, unless drafting is almost free."
     tokens, positions = context.tokens, context.its.positions
     if tokens <= 1 or not positions.are_known or context.is_rare(-1):
         return None
@@ -363,7 +363,7 @@ def _may_draft_more(context: FindingContext) -> bool:
 
 @HINTS.finding(accepting)
 def room_for_longer_draft(context: FindingContext) -> Found | None:
-    text = "With {tokens:plural draft token} the last one is accepted in {acceptance:.3f} of the drafts, more than {threshold:g}: one more token may pay. It is a hypothesis: try it and compare."
+    text = "With {tokens:plural draft token} the last one is accepted in {acceptance:percent} of the drafts, above {threshold:percent}: one more token may pay. It is a hypothesis: try it and compare."
     last = above("acceptance", context.acceptance(-1), context.policy.depth.increase_above)
     return found(text, last, tokens=context.tokens) if _may_draft_more(context) else None
 

@@ -29,6 +29,7 @@ from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.views import advice_text
 from spec_decode_exporter.views import verdict_text as sentences
 from spec_decode_exporter.views.document import Estimated, Unlimited, View, at, estimated, fact
 from spec_decode_exporter.views.latency_view import LatencyComparisonView, latency_comparison_view
@@ -220,17 +221,18 @@ def _spread(its: WindowEvaluation) -> dict[str, float | None] | None:
 def setting_view(snapshot: EngineSnapshot) -> SettingView:
     """Return the document of an engine's recommended setting."""
     evaluation, setting = snapshot.evaluation, snapshot.evaluation.setting
-    config, is_complete = sentences.speculative_config(evaluation)
+    config, is_complete = advice_text.speculative_config(evaluation)
     low, high = setting.known or (None, None)
     return SettingView.of(
         setting,
-        schedule=sentences.ranges(setting),
+        schedule=advice_text.ranges(setting),
         speculative_config=config,
         complete=is_complete,
-        text=sentences.setting_text(snapshot),
-        measure=sentences.measure_text(evaluation),
+        text=advice_text.setting_text(snapshot),
+        measure=advice_text.measure_text(evaluation),
         obstacles=[
-            ObstacleView(name=each, text=sentences.obstacle_text(each, setting)) for each in setting.obstacles
+            ObstacleView(name=each, text=advice_text.obstacle_text(each, setting))
+            for each in setting.obstacles
         ],
         lowest_running_requests=low,
         highest_running_requests=high,
@@ -299,7 +301,7 @@ class EngineView(View):
     evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
     ways_to_know = _row("How to find out whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], lambda its: ways_to_know(its.evaluation.verdict_window) if needs_cost(its.evaluation.verdict_window, its.evaluation.verdict) else ())
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
-    recommendation_text = _row("The recommendation in one sentence.", str, sentences.recommendation_text)
+    recommendation_text = _row("The recommendation in one sentence.", str, advice_text.recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)
     method = _row("VLLM's name of the method: `eagle3`, `ngram`, …; empty if unknown.", str, lambda its: its.evaluation.known.speculation.method)
     method_source = _row("`configured`, `label`, `pod_arguments`, `server_info` or `model_name`; empty if unknown.", str, lambda its: its.evaluation.known.speculation.source)

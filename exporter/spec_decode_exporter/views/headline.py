@@ -147,7 +147,7 @@ def no_speculation(target: TargetView | None) -> str:
 def target_problem(target: TargetView) -> str:
     """Return why a target gives no figures, with the remedy; empty if it gives some."""
     if target.up is False:
-        return f"{target.error}: {target.remedy}." if target.remedy else f"{target.error}."
+        return "; ".join(filter(None, (target.error.removeprefix("refused: "), target.remedy))) + "."
     return f"No inference engine on this page; {target.remedy}." if target.engines_on_page == 0 else ""
 
 
@@ -203,8 +203,9 @@ def _troubles(engines: Iterable[EngineView], standings: Counter[Standing]) -> st
         "drafting stalled": standings[State.STALLED],
     }
     parts = [f"{what} on {plural(count, 'engine')}" for what, count in counts.items() if count]
-    if gone := standings[State.UNREACHABLE]:
-        parts.append(f"{plural(gone, 'engine')} {'is' if gone == 1 else 'are'} unreachable")
+    if gone := [engine.target for engine in engines if engine.standing is State.UNREACHABLE]:
+        where = f" is unreachable ({gone[0]})" if len(gone) == 1 else " are unreachable"
+        parts.append(f"{plural(len(gone), 'engine')}{where}")
     text = ", ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 

@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Namespace of the objects, in which a fleet exporter looks for pods unless it is told where. */}}
+{{/* Namespace of the objects, in which a fleet exporter looks for pods unless its values name others. */}}
 {{- define "spec-decode-exporter.namespace" -}}
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}

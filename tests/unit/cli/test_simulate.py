@@ -1,4 +1,4 @@
-"""Command simulate: it serves until it is told to end; and the past of a demonstration."""
+"""Command simulate: it serves until a signal ends it; and the past of a demonstration."""
 
 import time
 from itertools import pairwise

@@ -30,7 +30,7 @@ def test_a_sentence_names_only_fields_of_its_event_and_no_codes(name):
 @pytest.mark.parametrize(
     ("name", "fields", "text"),
     [
-        ("acceptance_dropped", {"kind": "sudden", "length": 1.4567, "baseline_length": 3.0}, "Acceptance dropped (sudden): 3 tokens a draft before, 1.46 when it was found"),
+        ("acceptance_dropped", {"kind": "sudden", "length": 1.4567, "baseline_length": 3.0}, "Acceptance dropped (sudden): 3 tokens a draft before, 1.46 at detection"),
         ("verdict_changed", {"verdict": "poor", "before": "healthy"}, "Verdict: poor; it was healthy"),
         ("state_changed", {"state": "disabled", "before": "unknown"}, "State: off; it was not known yet"),
         ("recommendation_changed", {"recommendation": "decrease", "recommended_tokens": 1}, "Advice: draft fewer tokens at a time: 1"),

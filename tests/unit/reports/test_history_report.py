@@ -138,7 +138,7 @@ def test_every_format_has_the_answer(form):
         "Decoding was 2.00 times as fast (1.50 to 2.50) over 400 drafts: 1.00 h (0.50 to 1.50)",
         "60 min without speculation",
         "15 s apart",
-        "Acceptance dropped (sudden): 3 tokens a draft before, 1.50 when it was found",
+        "Acceptance dropped (sudden): 3 tokens a draft before, 1.50 at detection",
     ):
         assert words in " ".join(text.split())
     assert "b:8000" in text

@@ -186,7 +186,7 @@ async def test_an_unreachable_server_ends_the_measurement_early(network, clock):
     network.servers["a:1"] = Server(clock, "steady", running=60)
     message = await failed(clock, HOPELESS_SECONDS + 1, "http://a:1", "http://b:1")
     assert message.startswith("b:1: ")
-    assert message.endswith("Connection refused: start the server, or correct the port")
+    assert message.endswith("Connection refused; start the server, or correct the port")
     assert "a:1: " not in message
 
 

@@ -123,7 +123,7 @@ def test_a_headline_repeats_the_finding_that_it_is_about_and_no_other(engine, re
 
 def test_an_engine_of_a_target_that_is_down_names_the_error_and_the_remedy():
     its = engine_headline(engine(State.UNREACHABLE), NOW, DOWN)
-    assert its == ("bad", "chat is down", "chat is down.", "refused: no answer: start the server.")
+    assert its == ("bad", "chat is down", "chat is down.", "no answer; start the server.")
 
 
 @pytest.mark.parametrize("verdict", Verdict)
@@ -176,7 +176,7 @@ def test_no_speculation_names_its_case_and_the_flag(server, part):
     [
         ([], "off", "No target is known yet.", "Name a server: `spec-decode-exporter --target http://HOST:8000/metrics`."),
         ([target(None, engines=None)], "waiting", "The first poll has no answer yet.", ""),
-        ([DOWN], "bad", "chat is down.", "refused: no answer: start the server."),
+        ([DOWN], "bad", "chat is down.", "no answer; start the server."),
         ([target(engines=0, remedy="it is Ray's")], "bad", "chat has no engine.", "No inference engine on this page; it is Ray's."),
     ],
 )  # fmt: skip
@@ -206,7 +206,7 @@ EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5
         ([engine(State.IDLE), engine(State.DISABLED)], "waiting", "No engine drafts now.", "Send requests: the first bounds take 15 s of traffic."),
         ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "llama on chat, engine 0: Its page shows no drafts, so speculation is off: start vLLM with `--speculative-config`."),
         ([engine(), engine(findings=(SUDDEN,), name="code")], "bad", "Acceptance dropped on 1 engine. Speculation pays on both engines.", "llama on code, engine 0: Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Speculation pays now. Look for a change."),
-        ([engine(), engine(State.STALLED, findings=(STALLED,)), engine(State.UNREACHABLE)], "bad", "Drafting stalled on 1 engine, 1 engine is unreachable. Speculation pays on the only engine that drafts.", "llama on chat, engine 0: The engine drafted before. Read the server's log."),
+        ([engine(), engine(State.STALLED, findings=(STALLED,)), engine(State.UNREACHABLE)], "bad", "Drafting stalled on 1 engine, 1 engine is unreachable (chat). Speculation pays on the only engine that drafts.", "llama on chat, engine 0: The engine drafted before. Read the server's log."),
     ],
 )  # fmt: skip
 def test_a_fleet_says_what_is_the_matter_and_what_to_do_about_the_worst(engines, tone, matter, remedy):

@@ -18,7 +18,8 @@ from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.findings import NAMES
 from spec_decode_exporter.scrape.sample import KvCache
-from spec_decode_exporter.views.verdict_text import NO_VERDICT, memory_text, recommendation_text, verdict_text
+from spec_decode_exporter.views.advice_text import recommendation_text
+from spec_decode_exporter.views.verdict_text import NO_VERDICT, memory_text, verdict_text
 from tests.every import every
 from tests.fakes.costs import cost_between
 
@@ -118,8 +119,8 @@ def test_the_findings_that_exclude_a_verdict_exist():
 @pytest.mark.parametrize(
     ("verdict", "newest", "text"),
     [
-        (Verdict.HARMFUL, Verdict.HEALTHY, "Speculation makes decoding slower, until newer data last for 3 minutes. They say: Speculation pays: a request is 1.50"),
-        (Verdict.HEALTHY, Verdict.INSUFFICIENT, "Speculation pays, until newer data last for 3 minutes. They say: Too little was drafted"),
+        (Verdict.HARMFUL, Verdict.HEALTHY, "Speculation makes decoding slower. Newer data differ, and become the verdict if they hold for 3 minutes: Speculation pays: a request is 1.50"),
+        (Verdict.HEALTHY, Verdict.INSUFFICIENT, "Speculation pays. Newer data differ, and become the verdict if they hold for 3 minutes: Too little was drafted"),
         (Verdict.INSUFFICIENT, Verdict.HEALTHY, "Too little was drafted"),
         (Verdict.HEALTHY, Verdict.OPTIMAL, "Speculation pays. By newer data it pays very well: a request is 1.50"),
         (Verdict.OPTIMAL, Verdict.HEALTHY, "Speculation pays very well. By newer data it pays: a request is 1.50"),
@@ -164,7 +165,7 @@ def test_a_state_without_drafts_replaces_the_verdict(state):
         (Action.DECREASE, 1, "Try 1 token instead of 8 (num_speculative_tokens)."),
         (Action.DISABLE, 0, "Switch speculation off: no number of draft tokens is known to pay."),
         (Action.LIMIT_BATCH, None, "Speculate only while fewer than 40 requests run (num_speculative_tokens_per_batch_size)."),
-        (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp: published costs of such drafters then say what is likely. It takes a minute, and costs no speed. In the exporter's flags: `--speculative.method METHOD`."),
+        (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp: published costs of such drafters then say what is likely. It takes a minute; no slowdown. In the exporter's flags: `--speculative.method METHOD`."),
         (Action.SWITCH_METHOD, None, "Draft by the faster method of the other engine that serves this model."),
     ],
 )  # fmt: skip

@@ -220,8 +220,8 @@ async def test_one_banner_has_the_ways_to_know_of_all_unclear_engines_and_an_ope
     banner = text[
         text.index("2 engines are unclear. How to find out, cheapest first") : text.index("Engines ")
     ]
-    waiting = "For a: Wait for 12 requests. It takes the time until then, and costs no speed. 2 other ways"
-    price = "Restart it. It takes ten minutes, and costs what drafts gain. observe --for 10m"
+    waiting = "For a: Wait for 12 requests. It takes the time until then; no slowdown. 2 other ways"
+    price = "Restart it. It takes ten minutes; what drafts gain. observe --for 10m"
     assert f"{waiting} For a: {price} Copy For b: {price} b Copy" in banner
     for several, number in ((views, 2), (views[1:], 1)):
         own = text_of(await shown(query=PageQuery("", ("b",)), views=several, trace=lambda _: None))
@@ -267,7 +267,7 @@ async def test_targets_that_are_down_come_first_with_their_error(watched_snapsho
         assert text in text_of(html)
     table = html[html.index('class="targets') :]
     assert table.index("down-0") < table.index("<bdi>up</bdi>")
-    assert "refused: Connection refused" in table
+    assert "Connection refused; start" in table
 
 
 # Events
