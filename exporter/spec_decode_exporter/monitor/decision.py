@@ -16,8 +16,7 @@ from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 
 STAYED_SECONDS: Final = 180.0  # for which another decision must be offered without interruption
 ABSENT_SECONDS: Final = 360.0  # for which the shown decision must be absent while several others alternate
-DOUBT_SECONDS: Final = 60.0
-"""Time for which "pays" stays when only doubt is new: by chance, a window of 30 s raises it for less."""
+DOUBT_SECONDS: Final = 60.0  # "pays" stays so long if only doubt is new: by chance, 30 s raise it for less
 SETTING_SECONDS: Final = 300.0  # least between two computations of the setting, which take milliseconds
 _BAD_NEWS: Final = {Verdict.UNCLEAR, *NOT_PAYING}
 _FAULTS: Final = {State.STALLED, State.UNREACHABLE}

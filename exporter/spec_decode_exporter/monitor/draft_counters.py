@@ -20,8 +20,7 @@ from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import TORN_DRAFTS
 
 UNDRAFTED_TOKENS: Final = 100  # decoded without any draft: they show that a server does not speculate
-UNDRAFTED_SECONDS: Final = 30.0
-"""Seconds of decoding, summed over requests, that show the same of an engine that counts ended requests."""
+UNDRAFTED_SECONDS: Final = 30.0  # of decoding, summed over requests: the same where ended ones are counted
 STEP_PER_TOKEN: Final = 0.1  # share of A by which S may differ from G - F if it counts a token as a step
 _LATE: Final = frozenset({"rust", "ray"})
 """Front ends that show counters of drafts with the first draft, or at 0 without speculation too."""

@@ -34,8 +34,7 @@ from spec_decode_exporter.window.engine_windows import History, Window, columns
 from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 
 COSTS_SECONDS: Final = 30.0  # for which a learned cost, and the share of prefills in a long window, are used
-MAX_PREEMPTIONS: Final = 0.05
-"""Most preemptions a request with which decode time is counted: it contains the absence of those requests."""
+MAX_PREEMPTIONS: Final = 0.05  # a request; decode time, which contains their absence, is not counted above
 
 
 class EngineMonitor:

@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, Final
 
 import structlog
@@ -64,6 +65,11 @@ class EventLog:
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)
         self._rate = TokenBucket(BURST, EVENT_EVERY, now)
         self._omitted, self._reports = 0, TokenBucket(1, REPEATED_AFTER, now)
+        self._now, self._quiet_until = now, -inf
+
+    def be_quiet(self, seconds: float) -> None:
+        """Write lines of the level debug for events that are not bad, so that others are seen."""
+        self._quiet_until = self._now() + seconds
 
     @property
     def last(self) -> str:
@@ -110,6 +116,7 @@ class EventLog:
         if event.error:
             log.error(event.name, exc_info=event.error)
         else:
-            (log.warning if bad else log.info)(event.name)
+            usual = log.debug if self._now() < self._quiet_until else log.info
+            (log.warning if bad else usual)(event.name)
         self._number += 1
         self._kept.append(recorded)

@@ -26,6 +26,7 @@ from spec_decode_exporter.monitor.target_monitor import ExperimentMember, Shared
 
 _log = structlog.get_logger()
 
+MANY_TARGETS, QUIET_SECONDS = 10, 60.0  # new at once: one line says so, and theirs of this time are quiet
 _DIGITS: Final = 4  # decimals: a tenth of a millisecond, a hundredth of a percent
 _FIGURES: Final = (
     "acceptance_length_tokens",
@@ -105,6 +106,8 @@ class Fleet:
                 return  # a later list replaces this one
             wanted = {target.key: target for target in targets}
             added, gone = wanted.keys() - self._monitors.keys(), self._monitors.keys() - wanted.keys()
+            if len(added) > MANY_TARGETS:
+                self.shared.events.be_quiet(QUIET_SECONDS)
             for key in gone:
                 await self._leave(key)
             for key, target in wanted.items():

@@ -32,11 +32,9 @@ VERSION: Final = 3
 MAX_STATES: Final = 2000
 MAX_BASELINES: Final = 512
 STATE_SECONDS: Final = 7 * 86_400.0
-BASELINE_SECONDS: Final = 90 * 86_400.0
-"""Age from which on an entry is forgotten: hardware, version and traffic change."""
+BASELINE_SECONDS: Final = 90 * 86_400.0  # age of a forgotten entry: hardware, version and traffic change
 MAX_BYTES: Final = 32 * 2**20
-MAX_CONTAINERS: Final = 500_000
-"""Maximum lists and objects, which take memory before anything is validated; an engine has about 100."""
+MAX_CONTAINERS: Final = 500_000  # lists and objects, read before anything is validated; an engine has 100
 _SLICE: Final = 20  # entries between two yields to the event loop: one takes 0.2 to 1 ms
 EngineKey = tuple[str, str, str]
 """Labels ``target``, ``model_name`` and ``engine``."""
@@ -51,8 +49,7 @@ WHERE_LABELS: Final = (
     "namespace",
     "job",
 )  # of different servers: alone they name no group
-SERVICE_LABELS: Final = ("deployment", "statefulset", "service", "app")
-"""Labels that name a group of servers, and none of its processes."""
+SERVICE_LABELS: Final = ("deployment", "statefulset", "service", "app")  # of a group, not of a process
 _POD_LABELS: Final = ("pod", "pod_name", "kubernetes_pod_name")
 _RANDOM: Final = "[bcdfghjklmnpqrstvwxz2456789]{5}"
 _POD_SUFFIX: Final = re.compile(

@@ -38,8 +38,7 @@ from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_
 T = TypeVar("T")
 RequestTimes = Callable[[str, str, float, float], ArmTypes]
 """Return the times of requests by type: of a model and a target, between two moments (monotonic)."""
-ExperimentMember = tuple[Member, EngineMonitor]
-"""Engine that may take part in experiments."""
+ExperimentMember = tuple[Member, EngineMonitor]  # an engine that may take part in experiments
 
 EVICTED_AFTER: Final = 3600.0  # seconds until an engine that left the page is evicted, with its counters
 PLACE_LABELS: Final = 256  # bytes of label values that take one place: each series of an engine repeats them
@@ -51,11 +50,10 @@ WITHOUT_LIMIT: Final = 2_000  # engines without a limit in the configuration or 
 MIN_ENGINES: Final = 16  # in the smallest container
 _OWN_MEMORY, _ENGINE_MEMORY = 80 * 2**20, 256 * 2**10
 """Bytes of the process, and of a full engine, in a request of the page: `python -m benchmarks.cost job`."""
+# The memory limit of the container: cgroups of version 2 and 1.
 _MEMORY_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Files with the memory limit of the container: cgroups of version 2 and 1."""
 
-_settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy", "limits")
-"""Settings of a configuration that apply to a target."""
+_settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy", "limits")  # of a target
 
 
 class Shared:
@@ -363,8 +361,7 @@ class TargetMonitor:
 
     def _fit(self, *new: EngineName) -> bool:
         required = self._shared.places_taken + sum(map(self._places_of, new))
-        has_places = required <= self._shared.limit(self._config)
-        return has_places and len(self.engines) + len(new) <= MAX_ENGINES
+        return required <= self._shared.limit(self._config) and len(self.engines) + len(new) <= MAX_ENGINES
 
     def _add(self, name: EngineName, polled: Polled) -> None:
         shared, remembered = self._shared, self._shared.remembered

@@ -27,8 +27,7 @@ from spec_decode_exporter.scrape.errors import PollError, Reason, StatusError, r
 if TYPE_CHECKING:
     from spec_decode_exporter.config.http_settings import HttpSettings
 
-MAX_FRAMING: Final = 64 * 2**10
-"""Bytes of a response besides its body: status, headers, chunks, trailers; and of a rejection."""
+MAX_FRAMING: Final = 64 * 2**10  # bytes of a rejection, or of a response besides its body: head, chunks
 MIN_PIECES: Final = 1024
 PIECE_BYTES: Final = 1024
 """Maximum pieces of a response: ``MIN_PIECES``, and one for every ``PIECE_BYTES`` of the body's limit."""

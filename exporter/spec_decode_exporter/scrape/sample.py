@@ -47,8 +47,7 @@ MAX_NAMES_TOTAL: Final = 2**15
 """Maximum characters of all engines' names of a page: each is a label of all its metrics."""
 MAX_BUCKETS: Final = 128
 """Maximum buckets of a histogram. vLLM's have up to 30; each is a column in the longest window."""
-_WHOLE: Final = re.compile("[0-9]{1,10}")
-"""Number in a label."""
+_WHOLE: Final = re.compile("[0-9]{1,10}")  # a number in a label
 MAX_COUNT: Final = 2**53  # exclusive: from here on a float cannot represent every integer
 MAX_GAUGES: Final = {  # in the order of Gauge
     Gauge.RUNNING_REQUESTS: 2.0**20,

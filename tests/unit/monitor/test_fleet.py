@@ -7,8 +7,10 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.events import EVENTS
+from spec_decode_exporter.monitor.fleet import MANY_TARGETS, QUIET_SECONDS, Fleet
 from spec_decode_exporter.monitor.target_monitor import (
     MIN_ENGINES,
     WITHOUT_LIMIT,
@@ -124,6 +126,26 @@ async def small(clock):
 async def test_beyond_the_limit_configured_targets_come_first(small, numbers, kept):
     assert await watched(small, *(found(way, number) for way, number in numbers.items())) == kept
     assert small.not_monitored == sum(numbers.values()) - 20
+
+
+@pytest.mark.parametrize(("number", "level"), [(MANY_TARGETS, "info"), (MANY_TARGETS + 1, "debug")])
+async def test_many_targets_start_in_one_line_and_their_news_are_debug_lines_for_a_minute(
+    clock, number, level
+):
+    fleet = new_fleet(clock)
+    with capture_logs() as logs:
+        await follow(fleet, clock, targets(*(f"n{place}" for place in range(number))))
+        await fleet.stop()
+        for seconds in (0.0, QUIET_SECONDS):
+            await clock.advance(seconds)
+            for name in ("engine_found", "target_failing"):
+                event = Event(name, dict.fromkeys(EVENTS[name].fields.split(), ""))
+                fleet.shared.events.record(event, clock.wall(), {"target": "n1"})
+    levels = [entry["log_level"] for entry in logs if entry["event"] == "engine_found"]
+    assert levels == [level, "info"]
+    assert {entry["log_level"] for entry in logs if entry["event"] == "target_failing"} == {"warning"}
+    assert sum(entry["event"] == "targets_changed" for entry in logs) == 1
+    await fleet.close()
 
 
 # The limit by the memory of the container
