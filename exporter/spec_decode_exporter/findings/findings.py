@@ -119,7 +119,7 @@ def drafts_not_counted(context: FindingContext) -> Found | None:
 
 @HINTS.finding(always)
 def decodes_nothing(context: FindingContext) -> Found | None:
-    text = "It decodes nothing: {requests:.0f} requests got their first token here, none a second one. It is a prefill server: watch the decode servers."
+    text = "It decodes nothing: {requests:,.0f} requests got their first token here, none a second one. It is a prefill server: watch the decode servers."
     total, window = context.its.total, context.its.window
     requests = total.first_tokens or 0
     is_decoding = total.drafts or decoded_steps(window) != 0
@@ -130,7 +130,7 @@ def decodes_nothing(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(covered)
 def stalled(context: FindingContext) -> Found | None:
-    text = "The engine drafted before, and did not for {seconds:.0f} s and more than {least_steps:.0f} decode steps. Read the server's log; a restart of the server makes it draft again."
+    text = "The engine drafted before, and did not for {seconds:.0f} s and more than {least_steps:,.0f} decode steps. Read the server's log; a restart of the server makes it draft again."
     if context.evaluation.state is not State.STALLED:
         return None
     return Found(text, {"seconds": context.its.window.seconds, "least_steps": context.policy.min_drafts})
@@ -139,14 +139,14 @@ def stalled(context: FindingContext) -> Found | None:
 @FAULTS.finding(drafting)
 def drafter_dead(context: FindingContext) -> Found | None:
     finds_nothing = "It finds almost nothing to draft: the first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}. The drafts are chance hits or padding, and only cost time: disable speculation, unless answers that repeat their prompts are expected."
-    text = "The first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}: the drafter does not work and only costs time. Check that it matches this target model (revision, tokenizer, quantization) and that prompts fit into its context; until then, disable speculation."
+    text = "The first draft token was accepted in {acceptance:percent} of {drafts:,.0f} drafts, below {threshold:percent}: the drafter does not work and only costs time. Check that it matches this target model (revision, tokenizer, quantization) and that prompts fit into its context; until then, disable speculation."
     text = finds_nothing if context.known.drafts_what_it_finds else text
     return found(text, below("acceptance", context.its.first_acceptance_ratio, DEAD), drafts=context.drafts)
 
 
 @FAULTS.finding(accepting)
 def repetition(context: FindingContext) -> Found | None:
-    text = "For {seconds:.0f} s the first position was accepted in {acceptance:.3f} of the drafts, at least {threshold:g}. This is typical of a model in a loop, or of synthetic acceptance: read some answers."
+    text = "For {seconds:.0f} s the first position was accepted in {acceptance:percent} of the drafts, at least {threshold:percent}. This is typical of a model in a loop, or of synthetic acceptance: read some answers."
     first, threshold = context.acceptance(0), context.policy.findings.repetition_first_position
     if first is None or first < threshold or not context.evaluation.is_whole:
         return None
@@ -155,7 +155,7 @@ def repetition(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(accepting)
 def cliff(context: FindingContext) -> Found | None:
-    text = "Of the drafts that reach position {position:.0f}, {acceptance:.3f} are accepted there, compared with {acceptance_before:.3f} at position {position_before:.0f}: the decay is larger than drafters usually have. Draft {position:.0f} tokens, or find the cause (a drafter trained for fewer tokens, its maximum context)."
+    text = "Of the drafts that reach position {position:.0f}, {acceptance:percent} are accepted there, compared with {acceptance_before:percent} at position {position_before:.0f}: the decay is larger than drafters usually have. Draft {position:.0f} tokens, or find the cause (a drafter trained for fewer tokens, its maximum context)."
     positions, least = context.its.positions, context.policy.min_drafts
     for position in range(1, len(positions.counts)):
         (here, reached), before = positions.counts[position], ratio(*positions.counts[position - 1])
@@ -172,7 +172,7 @@ def cliff(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(accepting)
 def below_expectation(context: FindingContext) -> Found | None:
-    text = "Of the drafts that reach position {position:.0f}, {acceptance:.3f} are accepted there, at most {upper:.3f}. The drafter's training report expects {expected:.3f} (speculative.expected_positions). Likely causes: another revision of the drafter or the target model, another tokenizer or chat template, quantization, a higher temperature, prompts unlike the training data. Compare each with the training."
+    text = "Of the drafts that reach position {position:.0f}, {acceptance:percent} are accepted there, at most {upper:percent}. The drafter's training report expects {expected:percent} (speculative.expected_positions). Likely causes: another revision of the drafter or the target model, another tokenizer or chat template, quantization, a higher temperature, prompts unlike the training data. Compare each with the training."
     # It needs no earlier measurement: in speculators' issue 613 the first draft token was right in 0.87 of the
     # cases in training, and in 0.04 to 0.07 when served. Each position is compared given that the tokens before
     # it are accepted, so a weak first position does not lower the next ones.
@@ -211,7 +211,7 @@ def unclear_cost(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(covered)
 def kv_pressure(context: FindingContext) -> Found | None:
-    text = "{usage:.3f} of the KV cache is in use, more than {threshold:g}, and {preemptions:.0f} requests were preempted in {seconds:.0f} s. A draft model takes its memory from the cache: give vLLM more (gpu_memory_utilization), run fewer requests at a time (max_num_seqs), or draft without a model."
+    text = "{usage:percent} of the KV cache is in use, more than {threshold:percent}, and {preemptions:,.0f} requests were preempted in {seconds:.0f} s. A draft model takes its memory from the cache: give vLLM more (gpu_memory_utilization), run fewer requests at a time (max_num_seqs), or draft without a model."
     window, preemptions = context.its.window, context.its.total.preemptions
     usage = above("usage", window.mean.kv_cache_usage_ratio, context.policy.findings.kv_cache_usage)
     return found(text, usage, preemptions=preemptions, seconds=window.seconds) if preemptions else None
@@ -219,7 +219,7 @@ def kv_pressure(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(drafting)
 def prefix_cache_lost(context: FindingContext) -> Found | None:
-    text = "{requests:.0f} requests looked up {queries:.0f} prompt tokens in the prefix cache in {seconds:.0f} s, and found none. With some hybrid models speculation disables the prefix cache without a warning (vLLM issue 54360), and each prompt is computed again. To confirm, send one long prompt twice. If the second first token is as slow as the first one, update vLLM, set --prefix-cache-retention-interval to the block size, or use another method. If it is fast, only the counter is wrong. Prompts without a common beginning have no hits either."
+    text = "{requests:,.0f} requests looked up {queries:,.0f} prompt tokens in the prefix cache in {seconds:.0f} s, and found none. With some hybrid models speculation disables the prefix cache without a warning (vLLM issue 54360), and each prompt is computed again. To confirm, send one long prompt twice. If the second first token is as slow as the first one, update vLLM, set --prefix-cache-retention-interval to the block size, or use another method. If it is fast, only the counter is wrong. Prompts without a common beginning have no hits either."
     total, baseline = context.its.total, context.known.baseline
     queries, requests = total.prefix_cache_queries, total.first_tokens
     if not is_prefix_cache_lost(context.its, baseline) or queries is None or requests is None:
@@ -289,7 +289,7 @@ def lossy_rejection(context: FindingContext) -> Found | None:
 
 @HINTS.finding(drafting)
 def slow_steps_with_fp8(context: FindingContext) -> Found | None:
-    text = "The KV cache is FP8, and speculation does not pay though its first position is accepted in {acceptance:.3f} of the drafts: by measured step times a step with drafts is too long, {steps:.2f} decode steps. Some attention kernels verify several tokens a request slowly with an FP8 cache: compare the time of a step with `--kv-cache-dtype auto`."
+    text = "The KV cache is FP8, and speculation does not pay though its first position is accepted in {acceptance:percent} of the drafts: by measured step times a step with drafts is too long, {steps:.2f} decode steps. Some attention kernels verify several tokens a request slowly with an FP8 cache: compare the time of a step with `--kv-cache-dtype auto`."
     cache, cost, work = context.known.assumed.kv_cache, context.its.cost, context.its.work
     acceptance, is_slow = context.acceptance(0), context.evaluation.verdict in NOT_PAYING
     if cache is None or cost is None or work is None or acceptance is None or not is_slow:
@@ -303,7 +303,7 @@ def slow_steps_with_fp8(context: FindingContext) -> Found | None:
 
 @HINTS.finding(accepting)
 def trimmed_tokens(context: FindingContext) -> Found | None:
-    text = "{lost:.0f} of {counted:.0f} tokens, {share:.3f}, were discarded: they were accepted beyond the end of an answer. The acceptance length is too high by {excess:.2f}; use the effective tokens per step instead. With such short answers, draft fewer tokens."
+    text = "{lost:,.0f} of {counted:,.0f} tokens ({share:percent}) were discarded: they were accepted beyond the end of an answer. The acceptance length is too high by {excess:.2f}; use the effective tokens per step instead. With such short answers, draft fewer tokens."
     total = context.its.total
     if total.decode_steps is None or total.accepted_tokens is None or total.decoded_tokens is None:
         return None
@@ -400,7 +400,7 @@ def cost_out_of_range(context: FindingContext) -> Found | None:
 
 @HINTS.finding(covered)
 def few_drafts(context: FindingContext) -> Found | None:
-    text = "Not enough drafts: {drafts:.0f} so far, {threshold:.0f} needed for a verdict. Wait for more requests, or configure a longer window."
+    text = "Not enough drafts: {drafts:,.0f} so far, {threshold:.0f} needed for a verdict. Wait for more requests, or configure a longer window."
     return found(text, below("drafts", context.drafts or None, context.policy.min_drafts))
 
 

@@ -219,7 +219,7 @@ def test_every_finding_holds_on_one_side_of_its_threshold_and_its_text_has_a_rem
     assert text.count(". ") + text.count(": ") + text.count("; ") >= 1
     assert text.endswith(".")
     assert "{" not in text
-    numbers = re.findall(r"(\d+(?:\.\d+)?(?:e[+-]\d+)?)( %)?", text)
+    numbers = re.findall(r"(\d+(?:\.\d+)?(?:e[+-]\d+)?)( %)?", text.replace(",", ""))
     written = [float(number) / (100 if unit else 1) for number, unit in numbers]
     for value in (value for key, value in finding.values.items() if key not in IN_OTHER_WORDS):
         assert any(isclose(value, number, rel_tol=0.01, abs_tol=0.051) for number in written), finding
@@ -248,13 +248,13 @@ def test_faults_come_first_and_those_of_the_counters_before_them():
     [
         ("sudden_drop", {"baseline": 2.1, "length": 1.4, "began": 1_789_999_875.0, "age": 125.0}, "Acceptance dropped at 14:11:15 UTC, 2 min 5 s ago: from 2.10 tokens a draft to "),
         ("low_first_position", {"acceptance": 0.699, "threshold": 0.7}, "The first draft token is accepted in 69.9 % of the drafts, below 70.0 %: "),
-        ("cliff", {"position": 1, "acceptance": 319 / 800, "position_before": 0, "acceptance_before": 0.8}, "Of the drafts that reach position 1, 0.399 are accepted there, compared with 0.800 at position 0: "),
-        ("below_expectation", {"position": 0, "acceptance": 0.8, "upper": 0.8 + 4.3027 * sqrt(0.16 / 1000), "expected": 0.951}, "Of the drafts that reach position 0, 0.800 are accepted there, at most 0.854. "),
+        ("cliff", {"position": 1, "acceptance": 319 / 800, "position_before": 0, "acceptance_before": 0.8}, "Of the drafts that reach position 1, 39.9 % are accepted there, compared with 80.0 % at position 0: "),
+        ("below_expectation", {"position": 0, "acceptance": 0.8, "upper": 0.8 + 4.3027 * sqrt(0.16 / 1000), "expected": 0.951}, "Of the drafts that reach position 0, 80.0 % are accepted there, at most 85.4 %. "),
         ("token_time_tail", {"p50": 0.1, "p99": 0.501, "ratio": 5.01}, "One request in a hundred waits 0.501 s or longer for a token, 5.0 times the median of 0.1 s. "),
         ("another_depth", {"tokens": 4, "recommended_tokens": 2, "speedup": 2.4 / 1.65, "present_speedup": 3.0 / 2.25}, "2 draft tokens instead of 4 should make decoding 1.45 times as fast as without speculation, instead of 1.33 times"),
         ("counts_no_drafts", {"length": 1.48}, "This SGLang counts no drafts, so there is no verdict. Update it to a version from May 2026 or later, which does. The acceptance length that it reports is 1.48."),
         ("drafts_not_counted", {}, "The page lacks the number of drafts, so there is no verdict. Update the server."),
-        ("slow_steps_with_fp8", {"acceptance": 0.7, "steps": 3.45}, "The KV cache is FP8, and speculation does not pay though its first position is accepted in 0.700 of the drafts: by measured step times a step with drafts is too long, 3.45 decode steps. "),
+        ("slow_steps_with_fp8", {"acceptance": 0.7, "steps": 3.45}, "The KV cache is FP8, and speculation does not pay though its first position is accepted in 70.0 % of the drafts: by measured step times a step with drafts is too long, 3.45 decode steps. "),
         ("decodes_nothing", {"requests": 10}, "It decodes nothing: 10 requests got their first token here, none a second one. It is a prefill server: "),
         ("room_for_longer_draft", {"acceptance": 0.301, "threshold": 0.3, "tokens": 2}, "With 2 draft tokens the last one is accepted in 30.1 % of the drafts, "),
         ("few_requests", {"requests": 6.875, "counted": 6.875 / 1.4, "threshold": 5, "least": 1.4}, "Not enough traffic: 4.9 effective requests so far, 5 needed for bounds and advice, and 1.4 for a verdict."),
