@@ -57,8 +57,8 @@ _OTHER_LABELS: Final = _PAGE_LABELS | REPLICA_LABELS
 _PROCESS_LABELS: Final = {"instance", "pod"}
 """Labels of one process: with one of them, series that lack others are those of a server all the same."""
 _OF_PROCESS: Final = re.compile(
-    r"(^|_)(instance|pod|container|host|hostname|node|nodename|zone|image|replica|uid|hash|revision|version|chart)"
-    r"(_?(id|name|uid|ip|index|address))?$"
+    r"(?i)(^|_)(instance|pod|container|host|hostname|node|nodename|zone|image|replica|worker|session|uid|hash"
+    r"|revision|version|chart)(_?(id|name|uid|ip|index|address))?$"
 )
 """Labels by which processes of one group may differ: no ``node_pool``, ``gpu`` or ``instance_type``."""
 _DRAFT_TOKENS: Final = {Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, EngineMark.POSITION_ACCEPTED}
