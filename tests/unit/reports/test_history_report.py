@@ -158,7 +158,7 @@ def test_lost_time_is_called_so():
         (replace(PLAIN, outcome=SlotOutcome.UNKNOWN), "do not tell whether it drafted"),
         (replace(PLAIN, outcome=SlotOutcome.IDLE), "It decoded nothing"),
         (replace(PAID, outcome=SlotOutcome.UNCLEAR, speedup=None), "too few for bounds"),
-        (replace(PAID, outcome=SlotOutcome.UNCLEAR), "it may have paid or not"),
+        (replace(PAID, outcome=SlotOutcome.UNCLEAR), "It may have paid or not: decoding was "),
     ],
 )
 def test_without_a_speed_up_the_text_says_why(slot, words):
