@@ -10,7 +10,7 @@ from spec_decode_exporter.analysis.evaluation import Basis, Evaluation
 from spec_decode_exporter.analysis.missing_evidence import Evidence, ways_to_know
 from spec_decode_exporter.analysis.verdict import PAYING, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.core.number_formats import gigabytes, percent, plural, utc_clock
+from spec_decode_exporter.core.number_formats import gigabytes, long_time, percent, plural, utc_clock
 from spec_decode_exporter.costs.cost import CostRange, CostSource
 from spec_decode_exporter.costs.methods import present_name, usual_length
 from spec_decode_exporter.costs.published import PublishedShare
@@ -226,12 +226,12 @@ _NEEDS: Final = {
 
 def _basis(evaluation: Evaluation) -> str:
     """Write the time that the verdict covers, if it is not the longest window."""
-    seconds = f"{evaluation.verdict_window.window.seconds:.0f} s"
+    covered = long_time(evaluation.verdict_window.window.seconds)
     if evaluation.since is not None:
-        return f", since the change at {utc_clock(evaluation.since)} ({seconds})"
+        return f", since the change at {utc_clock(evaluation.since)} ({covered})"
     if evaluation.basis is Basis.SHORTER:
-        return f", by the last {seconds}, which contradict the longer window"
-    return f" (early, from {seconds})" if evaluation.is_early else ""
+        return f", by the last {covered}, which contradict the longer window"
+    return f" (early, from {covered})" if evaluation.is_early else ""
 
 
 def statement(verdict: Verdict, evaluation: Evaluation) -> str:
