@@ -82,7 +82,7 @@ class Shared:
         return config.limits.engines or self._places_in_memory
 
     def take_places(self, number: int) -> None:
-        """Note that a target takes so many places more; below 0, that it gives them back."""
+        """Add the places that a target takes; below 0, it gives them back."""
         self.places_taken += number
 
     def _report(self, part: str, item: Item, error: Exception) -> None:

@@ -34,9 +34,7 @@ from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, MAX_CONNECTIONS, error_response
 
 UNIX_PREFIX: Final = "unix:"
-MAX_HEAD_BYTES: Final = (
-    32 * 1024
-)  # of an unfinished head, after which no more is read; aiohttp bounds its lines
+MAX_HEAD_BYTES: Final = 32 * 1024  # of an unfinished head: no more is read; aiohttp bounds its lines
 HEAD_SECONDS: Final = 10.0  # for a first head with its TLS handshake, and for a later one from its first byte
 ANSWER_SECONDS: Final = 40.0  # to wait for a place, to render, and to send what is sent in a place
 UNREAD_SECONDS: Final = 30.0  # for a client to read the rest of a response

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from spec_decode_exporter.scrape import sample as reader_module
-from spec_decode_exporter.scrape.engines import REPLICA_LABELS, Counter, Gauge, Latency
+from spec_decode_exporter.scrape.engines import ENGINES, REPLICA_LABELS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.sample import (
     COMPARED_EVERY,
@@ -21,6 +21,7 @@ from spec_decode_exporter.scrape.sample import (
     SMALL_PAGE,
     Buckets,
     EngineName,
+    EnginePlaces,
     SampleReader,
 )
 from tests.paths import DATA
@@ -203,6 +204,9 @@ def test_the_values_of_a_sample_are_made_of_its_series(page, values):
 def test_a_value_that_no_counter_can_have_is_rejected(value):
     with pytest.raises(PageError, match="which no counter can have"):
         read(counter(value))
+    alone = EnginePlaces({(each, 0): [place] for place, each in enumerate(Counter)}, ENGINES[0])
+    with pytest.raises(PageError, match="which no counter can have"):  # also where each counter is one series
+        alone.sample([1.0] * (len(Counter) - 1) + [float(value)], None, with_latencies=False)
 
 
 POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
