@@ -28,18 +28,20 @@ if TYPE_CHECKING:
     from spec_decode_exporter.config.http_settings import HttpSettings
 
 MAX_FRAMING: Final = 64 * 2**10  # bytes of a rejection, or of a response besides its body: head, chunks
+MAX_URLS: Final = 4
+"""Addresses of a server whose URLs are kept: parsing that of a filtered page takes 0.1 ms."""
 MIN_PIECES: Final = 1024
 PIECE_BYTES: Final = 1024
 """Maximum pieces of a response: ``MIN_PIECES``, and one for every ``PIECE_BYTES`` of the body's limit."""
 
-_HEADERS: Final = {
-    "User-Agent": f"spec-decode-exporter/{__version__}",
+_HEADERS: Final = (
+    f"User-Agent: spec-decode-exporter/{__version__}\r\n"
     # Without OpenMetrics: prometheus_client, behind vLLM's filtered page, prefers it whatever the q-values
     # are, and then renames series with a colon. A server that only writes OpenMetrics is read too.
-    "Accept": "text/plain;version=0.0.4, */*;q=0.1",
+    "Accept: text/plain;version=0.0.4, */*;q=0.1\r\n"
     # Compression costs the server more than it saves on a local network.
-    "Accept-Encoding": "identity",
-}
+    "Accept-Encoding: identity\r\n"
+)
 _REASONS: Final[dict[type[Exception], Reason]] = {
     TimeoutError: "timeout",
     ssl.SSLError: "tls",
@@ -338,7 +340,7 @@ class Client:
         self._http, self._timeout, self._max_body, self._resolver = http, timeout, max_body, resolver
         self._connection: Connection | None = None
         self._origin: tuple[str, str, int] | None = None  # scheme, host and port of the connection
-        self._last: tuple[object, Url, bytes] | None = None  # address and secrets, URL, head of a request
+        self._urls: dict[str, Url] = {}  # by address, the newest last
         self._spent = [0.0]
 
     @property
@@ -382,16 +384,16 @@ class Client:
 
     def _request(self, address: str) -> tuple[Url, bytes]:
         """Return an address and the head of its request, with the secrets of this moment."""
-        sent = credentials.headers(self._http)
-        if self._last is None or self._last[0] != (address, sent):
+        url = self._urls.get(address)
+        if url is None:
             try:
                 url = Url.of(address)
             except ValueError as error:
                 raise PollError("malformed", f"the URL {error}") from None
-            headers = {"Host": url.authority, **_HEADERS, **sent}
-            lines = [f"GET {url.target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-            self._last = (address, sent), url, "\r\n".join([*lines, "", ""]).encode("ascii")
-        return self._last[1:]
+            self._urls = dict([*self._urls.items(), (address, url)][-MAX_URLS:])
+        sent = "".join([f"{name}: {value}\r\n" for name, value in credentials.headers(self._http).items()])
+        head = f"GET {url.target} HTTP/1.1\r\nHost: {url.authority}\r\n{_HEADERS}{sent}\r\n"
+        return url, head.encode("ascii")
 
     async def _connect(self, url: Url) -> Connection:
         tls = self._http.tls_config

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from multidict import MultiMapping
 
 from spec_decode_exporter.analysis.missing_evidence import WAYS, CostMeasurement
-from spec_decode_exporter.analysis.verdict import State
+from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.core.tasks import Pace
@@ -26,7 +26,7 @@ from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.words import STATES, VERDICTS, Standing
 
-MAX_ROWS: Final = 200
+MAX_ROWS: Final = 100
 """Maximum number of engines, and of targets, on the page; the filter finds other engines."""
 SLICE: Final = 8
 """Engines or targets after which other tasks run: less than a millisecond of work."""
@@ -189,6 +189,11 @@ class ShownFleet:
         self.matching += matches
         self.shown += [engine] * matches
         return matches
+
+    @property
+    def unclear(self) -> list[EngineView]:
+        """Engines whose verdict is unclear."""
+        return [engine for engine in self.engines if engine.verdict is Verdict.UNCLEAR]
 
     @property
     def opened(self) -> list[EngineView]:

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, term
 from spec_decode_exporter.core.isolation import NO_ITEM
+from spec_decode_exporter.core.number_formats import percent
 from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.core.tasks import DOCUMENTATION, yield_to_event_loop
 from spec_decode_exporter.monitor.event_log import RecordedEvent
@@ -116,6 +117,8 @@ async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
         "time_saved": errors.attempt("page", NO_ITEM, lambda: time_saved(fleet.engines, now)),
         "events": Events(state.events.kept),
         "targets": targets,
+        "bad": [target for target in targets if target_problem(target)],
+        "up": sum(bool(target.up) and not target_problem(target) for target in targets),
         "requests": snapshot.requests,
         "experiments": list(experiment_views(snapshot.experiments, errors, "page")),
         "exporter": next((exporter for _, exporter in snapshot.exporter), ExporterStatus()),
@@ -156,7 +159,7 @@ def _environment() -> Environment:
     environment = templating.environment("spec_decode_exporter.web", html=True)
     environment.globals |= {each.__name__: each for each in _FUNCTIONS} | _VALUES | {"string": str}
     environment.globals["FORMATS"] = {unit: environment.globals[name] for unit, name in _FORMATS.items()}
-    environment.tests |= {"bad": target_problem, "unknown": _is_unknown}
+    environment.tests["unknown"] = _is_unknown
     for template in environment.list_templates():
         environment.get_template(template)
     return environment
@@ -180,6 +183,16 @@ def paths(its: Trace) -> tuple[str, str]:
 def _place(age: float, seconds: float) -> str:
     """Return the place of an age on the time axis, which is ``seconds`` long."""
     return f"{600 * (1 - min(age / seconds, 1.0)):.0f}"
+
+
+def chart_title(its: Trace) -> str:
+    """Return the chart of a line in words."""
+    known, minutes = [ratio for ratio in its.ratios if ratio is not None], f"{its.seconds / 60:g} min"
+    if not known:
+        return f"Nothing was drafted in the last {minutes}."
+    newest = f"{percent(known[-1])} {'last' if its.ratios[-1] is None else 'now'}"
+    low, high = percent(min(known)), percent(max(known))
+    return f"Acceptance rate over the last {minutes}: {newest}, between {low} and {high}."
 
 
 def marks(events: list[RecordedEvent], now: float, seconds: float) -> list[tuple[str, str, str]]:
@@ -225,7 +238,7 @@ def in_order(
 
 # fmt: off
 _FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
-    bucket_text, counts, engine_headline, event_text, finding_text, grouped, id_of, in_order,
+    bucket_text, chart_title, counts, engine_headline, event_text, finding_text, grouped, id_of, in_order,
     lengths_by_load, marks, paths, quote, selected, shared_ways, target_problem,
 )
 _VALUES: Final[dict[str, object]] = {
