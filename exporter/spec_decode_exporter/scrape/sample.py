@@ -40,13 +40,10 @@ from spec_decode_exporter.scrape.layout import (
 )
 
 MAX_ENGINES: Final = 256
-MAX_POSITIONS_TOTAL: Final = 2**11
-"""Maximum draft positions of all engines of a page: each is a column in every window, and exported."""
+MAX_POSITIONS_TOTAL: Final = 2**11  # of all engines of a page: each is a column in every window, and exported
 MAX_SECONDS: Final = 1e9  # maximum finite upper bound of a bucket: of a latency, in seconds, 30 years
-MAX_NAMES_TOTAL: Final = 2**15
-"""Maximum characters of all engines' names of a page: each is a label of all its metrics."""
-MAX_BUCKETS: Final = 128
-"""Maximum buckets of a histogram. vLLM's have up to 30; each is a column in the longest window."""
+MAX_NAMES_TOTAL: Final = 2**15  # characters of all engines' names of a page, which are labels of all metrics
+MAX_BUCKETS: Final = 128  # of a histogram; vLLM's have up to 30. Each is a column in the longest window
 _WHOLE: Final = re.compile("[0-9]{1,10}")  # a number in a label
 MAX_COUNT: Final = 2**53  # exclusive: from here on a float cannot represent every integer
 MAX_GAUGES: Final = {  # in the order of Gauge
@@ -63,8 +60,7 @@ MAX_GAUGES: Final = {  # in the order of Gauge
 SMALL_PAGE: Final = 8 * 2**10  # bytes; its layout is always kept
 MAX_LAYOUT_BYTES: Final = 8 * 2**20
 """Maximum bytes of all pages whose layouts are kept; a layout takes 2 to 6 times the memory of its page."""
-QUICK_PAGE: Final = 64 * 2**10
-QUICK_LINES: Final = 2**10
+QUICK_PAGE, QUICK_LINES = 64 * 2**10, 2**10
 """Bytes and lines below which a first reading takes a few milliseconds; vLLM's page has 55 kB, 640 lines."""
 QUICK_KNOWN_LINES: Final = 2**13  # the same for lines of a page of a known layout
 COMPARED_EVERY: Final = 10  # readings until lines that are not wanted are compared again, not only counted

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from multidict import MultiMapping
 
 from spec_decode_exporter.analysis.missing_evidence import WAYS, CostMeasurement
-from spec_decode_exporter.analysis.verdict import State, Verdict
+from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.core.tasks import Pace
@@ -64,11 +64,9 @@ class PageQuery:
     def read(cls, parameters: MultiMapping[str]) -> Self:
         """Read the parameters of an address, within the limits."""
         ids = (engine[:MAX_TEXT] for engine in parameters.getall("engine", []))
-        sort = parameters.get("sort", "")
-        text = parameters.get("q", "")[:MAX_TEXT].strip()
-        return cls(
-            text, tuple(dict.fromkeys(ids))[-MAX_OPEN:], sort if sort.removeprefix("-") in SORTS else ""
-        )
+        sort, text = parameters.get("sort", ""), parameters.get("q", "")[:MAX_TEXT].strip()
+        opened = tuple(dict.fromkeys(ids))[-MAX_OPEN:]
+        return cls(text, opened, sort if sort.removeprefix("-") in SORTS else "")
 
     def filtered(self, text: str) -> PageQuery:
         """Return a query with another filter."""
@@ -191,11 +189,6 @@ class ShownFleet:
         return matches
 
     @property
-    def unclear(self) -> list[EngineView]:
-        """Engines whose verdict is unclear."""
-        return [engine for engine in self.engines if engine.verdict is Verdict.UNCLEAR]
-
-    @property
     def opened(self) -> list[EngineView]:
         """Engines with a panel."""
         return [engine for engine in self.shown if engine.id in self.query.opened]
@@ -228,9 +221,8 @@ def grouped(events: Iterable[RecordedEvent]) -> list[list[RecordedEvent]]:
     for event in events:
         group = (event.type, event_text(event.type, event.fields), event.time // 60)
         key = event.id if is_important(event) else group
-        row = rows.pop(key, [])
+        rows[key] = row = rows.pop(key, [])
         row.append(event)
-        rows[key] = row
     return list(reversed(rows.values()))
 
 

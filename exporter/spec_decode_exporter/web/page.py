@@ -211,9 +211,8 @@ def marks(events: list[RecordedEvent], now: float, seconds: float) -> list[tuple
 def counts(figure: Figure, window: Window) -> list[float | None]:
     """Return the counts that a figure is computed from, such as 581 of 1,000; empty without counters."""
     above, below = figure.over or ("polls", "polls")
-    if above in _NOT_COUNTED:
-        return []
-    return [term(window, name) for name in (above, below) if name not in _NOT_COUNTED]
+    names = () if above in _NOT_COUNTED else (above, below)
+    return [term(window, name) for name in names if name not in _NOT_COUNTED]
 
 
 def _is_unknown(value: Estimated | float | None) -> bool:

@@ -24,8 +24,10 @@ from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import EngineView, ObstacleView, SettingView, UsedTokensView
 from spec_decode_exporter.views.fleet_view import ArmSpeedupView, ArmView, ArmWindowView, ExperimentView
 from spec_decode_exporter.views.latency_view import ComparedQuantileView, LatencyComparisonView
+from spec_decode_exporter.views.trace import Trace
 from spec_decode_exporter.web import fleet
 from spec_decode_exporter.web.fleet import SORTS, Events, PageQuery
+from spec_decode_exporter.web.page import chart_title
 from tests.fakes.mixed_requests import mixed_requests
 from tests.unit.views.test_templating import Reading
 from tests.unit.web.pages import changed, shown, statuses
@@ -33,6 +35,13 @@ from tests.unit.web.pages import changed, shown, statuses
 
 def text_of(html):
     return " ".join(Reading(html).text.split())
+
+
+def test_a_chart_says_its_newest_value_and_its_range_or_that_nothing_was_drafted():
+    trace = Trace(300.0, (2.0, 1.0, 0.0), (0.5, None, 0.75))
+    assert chart_title(trace) == "Acceptance rate over the last 5 min: 75.0 % now, between 50.0 % and 75.0 %."
+    assert "75.0 % last," in chart_title(trace._replace(ratios=(0.75, None)))
+    assert chart_title(trace._replace(ratios=(None,))) == "Nothing was drafted in the last 5 min."
 
 
 # Engines
