@@ -108,6 +108,11 @@ def test_a_quantile_without_a_ratio_has_the_reason(now, quantile, reason):
     assert isinstance(found, QuantileRatio) if reason is None else found is reason
 
 
+def test_a_baseline_of_few_requests_has_no_ratio():
+    few = replace(BASELINE, histograms={TOKEN: Buckets(BOUNDS, (0, 50, 72, 72))})
+    assert compared_latencies({TOKEN: NOW}, served(), few).latencies[TOKEN][P95] is Incomparable.FEW_REQUESTS
+
+
 @pytest.mark.parametrize(
     "baseline", [None, replace(BASELINE, histograms={}), replace(BASELINE, histograms={FIRST: BEFORE})]
 )
