@@ -162,7 +162,7 @@ def general_keys(arguments: argparse.Namespace) -> dict[str, object]:
 def flag_problem(problem: Problem) -> str:
     """Return a mistake as one line; one of the command line names the flag instead of the key."""
     number = re.fullmatch(r"targets\[(\d+)\]\.(url|name)", problem.path)
-    flag = f"--target {int(number[1]) + 1}" if number else _NAMES.get(re.sub(r"\[\d+\]", "", problem.path))
+    flag = f"target {int(number[1]) + 1}" if number else _NAMES.get(re.sub(r"\[\d+\]", "", problem.path))
     return f"{FLAGS}: {flag} {problem.message}" if problem.place == FLAGS and flag else str(problem)
 
 
@@ -297,7 +297,7 @@ def whole(lower: int, upper: int = 10**9) -> Callable[[str], int]:
 def number(upper: float = inf, *, above_zero: bool = False) -> Callable[[str], float]:
     """Return a reader of finite numbers from 0, or above 0, up to ``upper``, included."""
     noun = "a number above 0" if above_zero else "a number of 0 or more"
-    noun += f", {upper:g} at most" if isfinite(upper) else ""
+    noun += f", {upper:g} at most{': 0.7 is 70 %' * (upper == 1)}" if isfinite(upper) else ""
     return _valid(
         float, noun, lambda value: isfinite(value) and 0 <= value <= upper and (value > 0 or not above_zero)
     )

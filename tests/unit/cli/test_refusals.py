@@ -24,8 +24,8 @@ WRONG = [
     (["run", "--simulate", "dorp"], "--simulate: 'dorp' is not a scenario or file; did you mean `drop`?"),
     (["simulate", "--scenario", "stedy"], "--scenario: 'stedy' is not a scenario or file; did you mean `steady`?"),
     (["simulate", "--listen-address", "8000"], "--listen-address: '8000' is not an address to listen on"),
-    (["observe", "localhost:99999"], "--target 1 has an invalid host or port; a port is a number from 1 to 65535"),
-    ([*PLAN, "--acceptance", "70%"], "--acceptance: '70%' is not a number of 0 or more, 1 at most"),
+    (["observe", "localhost:99999"], "target 1 has an invalid host or port; a port is a number from 1 to 65535"),
+    ([*PLAN, "--acceptance", "70%"], "--acceptance: '70%' is not a number of 0 or more, 1 at most: 0.7 is 70 %"),
     (["--web.listen-adress", ":1"], "did you mean --web.listen-address?"),
     (["run", "--config.file", "file.yml", "--target", "http://a:1"], "--target, or its variable, is for use without --config.file; put it into the file"),
     (["run", "--simulate", "drop", "--target", "http://a:1"], "--simulate"),
@@ -72,9 +72,9 @@ WRONG = [
     (["observe", "a", "--cost.draft-cost-ratio", "x"], "command line or environment: --cost.draft-cost-ratio must be a number"),
     (["observe", "--speculative.method", ""], "command line or environment: --speculative.method must not be empty"),
     (["run", "--config.file", "target.yml", "--speculative.method", ""], "command line or environment: method must not be empty"),
-    (["observe", "a", "ftp://vllm"], "command line or environment: --target 2 is not an address"),
-    (["observe", "a/m?model=x", "a/m?model=x&y=1"], "command line or environment: --target 2 makes it a second target with the name a/x/m"),
-    (["run", "--target", "http://a", "--target", "http://a/m"], "command line or environment: --target 2 is missing: its address makes it a second target"),
+    (["observe", "a", "ftp://vllm"], "command line or environment: target 2 is not an address"),
+    (["observe", "a/m?model=x", "a/m?model=x&y=1"], "command line or environment: target 2 makes it a second target with the name a/x/m"),
+    (["run", "--target", "http://a", "--target", "http://a/m"], "command line or environment: target 2 is missing: its address makes it a second target"),
 ]
 FAILED = [
     (["observe", "--replay", "no.json"], "no.json"),
