@@ -34,14 +34,14 @@ MIN_PIECES: Final = 1024
 PIECE_BYTES: Final = 1024
 """Maximum pieces of a response: ``MIN_PIECES``, and one for every ``PIECE_BYTES`` of the body's limit."""
 
-_HEADERS: Final = (
-    f"User-Agent: spec-decode-exporter/{__version__}\r\n"
+_HEADERS: Final = {
+    "User-Agent": f"spec-decode-exporter/{__version__}",
     # Without OpenMetrics: prometheus_client, behind vLLM's filtered page, prefers it whatever the q-values
     # are, and then renames series with a colon. A server that only writes OpenMetrics is read too.
-    "Accept: text/plain;version=0.0.4, */*;q=0.1\r\n"
+    "Accept": "text/plain;version=0.0.4, */*;q=0.1",
     # Compression costs the server more than it saves on a local network.
-    "Accept-Encoding: identity\r\n"
-)
+    "Accept-Encoding": "identity",
+}
 _REASONS: Final[dict[type[Exception], Reason]] = {
     TimeoutError: "timeout",
     ssl.SSLError: "tls",
@@ -391,9 +391,9 @@ class Client:
             except ValueError as error:
                 raise PollError("malformed", f"the URL {error}") from None
             self._urls = dict([*self._urls.items(), (address, url)][-MAX_URLS:])
-        sent = "".join([f"{name}: {value}\r\n" for name, value in credentials.headers(self._http).items()])
-        head = f"GET {url.target} HTTP/1.1\r\nHost: {url.authority}\r\n{_HEADERS}{sent}\r\n"
-        return url, head.encode("ascii")
+        headers = {"Host": url.authority, **_HEADERS, **credentials.headers(self._http)}
+        lines = [f"GET {url.target} HTTP/1.1", *[f"{name}: {value}" for name, value in headers.items()]]
+        return url, "\r\n".join([*lines, "", ""]).encode("ascii")
 
     async def _connect(self, url: Url) -> Connection:
         tls = self._http.tls_config
