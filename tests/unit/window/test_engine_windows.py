@@ -58,6 +58,10 @@ def test_the_margin_is_half_of_the_interval_in_force():
     assert engine.window().polls == 16
 
 
+def test_reading_the_windows_frees_what_none_of_them_needs():
+    assert len(Fed(*map(busy, range(60)), longest=30.0).window().increments.totals[0]) <= 33
+
+
 @pytest.mark.parametrize(
     ("seconds", "number", "partial"),
     [(15.0, 3, False), (14.999, 100, True), (30.0, 2, True), (30.0, 3, False), (30.0, 30, False)],

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.scrape.engines import Counter
+from spec_decode_exporter.scrape.engines import ENGINES, Counter
 from spec_decode_exporter.scrape.sample import SampleReader
 from spec_decode_exporter.window.poll import UNKNOWN, Check, Counters, Reset, step
 from tests.conftest import make_sample
@@ -229,6 +229,13 @@ def test_tokens_of_decode_steps_and_rejected_tokens_are_unknown_if_one_of_their_
         assert known._replace(**{name: None}).decoded_tokens is None
     for name in ("draft_tokens", "accepted_tokens"):
         assert known._replace(**{name: None}).rejected_tokens is None
+
+
+def test_of_counts_of_six_digits_more_may_seem_accepted_than_was_drafted():
+    before, now = (make_sample(10**8, 3 * 10**8, count, positions=(count,)) for count in (10**7, 10**7 + 100))
+    assert outcome(after(before, now)) == RESET
+    (kind,) = [each for each in ENGINES if each.digits]
+    assert outcome(after(replace(before, kind=kind), replace(now, kind=kind))) == COUNTED
 
 
 # Engines that count verifications of requests that ended
