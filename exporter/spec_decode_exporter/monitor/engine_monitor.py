@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from math import inf
-from typing import Final
+from typing import Final, TypeVar
 
 from spec_decode_exporter.analysis.evaluation import Evaluation, FallbackEvaluation, Shown
 from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge
@@ -22,7 +22,6 @@ from spec_decode_exporter.drops.detector import DecodeSteps
 from spec_decode_exporter.drops.drops import drafts_of
 from spec_decode_exporter.drops.sums import Drop, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
-from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.monitor.decision import DecisionMonitor
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
@@ -33,6 +32,7 @@ from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.engine_windows import History, Window, columns
 from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 
+T = TypeVar("T")
 COSTS_SECONDS: Final = 30.0  # for which a learned cost, and the share of prefills in a long window, are used
 MAX_PREEMPTIONS: Final = 0.05  # a request; decode time, which contains their absence, is not counted above
 
@@ -356,7 +356,10 @@ class EngineMonitor:
         return self._snapshot(FallbackEvaluation(windows, known), DropStatus(total={}))
 
     def _snapshot(self, evaluation: Evaluation, drops: DropStatus) -> EngineSnapshot:
-        history, saved = self.history, self.learned.saved
+        history, saved, sample = self.history, self.learned.saved, self.history.sample
+        length = sample.gauge(Gauge.REPORTED_ACCEPTANCE_LENGTH) if sample else None
+        find = partial(findings, evaluation, self._broken, drops, length)
+        attempt = partial(self._errors.attempt, "findings", self.labels, find)
         return EngineSnapshot(
             totals=history.totals(),
             tokens=history.tokens,
@@ -366,17 +369,13 @@ class EngineMonitor:
             drops=drops,
             decode_time=saved.total,
             today=saved.today,
-            compute_findings=cache(partial(self._found, evaluation, self._broken, drops)),
+            compute_findings=cache(partial(_found, evaluation, attempt)),
             compute_token_use=partial(self.learned.used.sums, history.wall),
         )
 
-    def _found(
-        self, evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus
-    ) -> tuple[Finding, ...] | None:
-        """Return the findings, None after an internal error, and drop the columns that they needed."""
-        sample = self.history.sample
-        length = sample.gauge(Gauge.REPORTED_ACCEPTANCE_LENGTH) if sample else None
-        find = partial(findings, evaluation, broken, drops, length)
-        found = self._errors.attempt("findings", self.labels, find)
-        evaluation.release_columns()
-        return found
+
+def _found(evaluation: Evaluation, find: Callable[[], T]) -> T:
+    """Return the findings, and drop their columns. No method: monitor and snapshot would be a cycle."""
+    found = find()
+    evaluation.release_columns()
+    return found

@@ -1,5 +1,6 @@
 """Monitor of one engine: its last evaluation, what makes another one urgent, events, and internal errors."""
 
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -44,13 +45,8 @@ class Watched:
         self.observe(sample)
         return self.watch.is_urgent
 
-    @property
-    def snapshot(self):
-        return self.watch.snapshot
-
-    @property
-    def its(self):
-        return self.watch.snapshot.evaluation
+    snapshot = property(lambda self: self.watch.snapshot)
+    its = property(lambda self: self.watch.snapshot.evaluation)
 
     def gone(self, later=60.0, *, is_bad=True):
         return self.watch.gone(self.moment + later, is_bad=is_bad)
@@ -72,6 +68,12 @@ def torn(n):
 
 def names_of(events):
     return [event.name for event in events]
+
+
+def test_a_removed_monitor_is_freed_without_a_garbage_collection(watched):
+    watched.polls(map(good, range(40)))
+    kept = weakref.ref(vars(watched).pop("watch"))
+    assert kept() is None
 
 
 def changed(sample, add=0, **counters):

@@ -71,11 +71,8 @@ async def test_a_forgotten_snapshot_is_taken_again_also_if_it_is_under_way(state
 async def test_the_next_comparison_frees_a_snapshot_that_is_no_longer_shared(state, clock, monkeypatch):
     """It holds an evaluation of each engine, and their columns."""
 
-    class Taken:
-        pass
-
     async def take():
-        return Taken()
+        return set()
 
     monkeypatch.setattr(state, "take", take)
     kept = weakref.ref(await state.snapshot())
