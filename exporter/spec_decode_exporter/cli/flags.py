@@ -160,7 +160,7 @@ def general_keys(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def flag_problem(problem: Problem) -> str:
-    """Return a mistake as one line; one of the command line names the flag instead of the key."""
+    """Return a mistake as one line; one of the command line names the flag, or the target by number."""
     number = re.fullmatch(r"targets\[(\d+)\]\.(url|name)", problem.path)
     flag = f"target {int(number[1]) + 1}" if number else _NAMES.get(re.sub(r"\[\d+\]", "", problem.path))
     return f"{FLAGS}: {flag} {problem.message}" if problem.place == FLAGS and flag else str(problem)

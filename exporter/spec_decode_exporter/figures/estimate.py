@@ -140,7 +140,7 @@ def _projection(column: Column, cosines: int) -> Column:
     return [sum(map(mul, sides[b % 2], wave)) for b, wave in enumerate(_half_waves(len(column), cosines))]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _half_waves(increments: int, cosines: int) -> list[list[float]]:
     """Return cos(π·b·(j - ½)/J) for the first half of j = 1 … J; at the other, an odd b changes its sign."""
     places = range((increments + 1) // 2)

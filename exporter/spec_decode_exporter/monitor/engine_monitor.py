@@ -375,7 +375,7 @@ class EngineMonitor:
 
 
 def _found(evaluation: Evaluation, find: Callable[[], T]) -> T:
-    """Return the findings, and drop their columns. No method: monitor and snapshot would be a cycle."""
+    """Return the findings, and drop their columns. No method: the snapshot must not keep its monitor."""
     found = find()
     evaluation.release_columns()
     return found

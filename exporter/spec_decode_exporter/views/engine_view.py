@@ -349,7 +349,7 @@ class EngineView(View):
         """True during a drop of acceptance or drafting."""
         return any(self.drops.dropped.values())
 
-    @cached_property
+    @property
     def urgency(self) -> int:
         """Place among engines, those first that need attention most."""
         is_first = self.has_dropped or Check.ONE_SERVER in self.broken_checks
