@@ -24,8 +24,7 @@ from spec_decode_exporter.figures.estimate import ratio, standard_error
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.engine_windows import columns, position_columns
 
-MAX_EXTRAPOLATED: Final = 2
-"""Extrapolated positions, if the decay over the known ones is known."""
+MAX_EXTRAPOLATED: Final = 2  # extrapolated positions, if the decay over the known ones is known
 WHOLE_DRAFTS: Final = 0.95
 """Mean draft length, as a share of K, that extrapolation needs: a search that drafts less would at any K."""
 
@@ -33,12 +32,9 @@ WHOLE_DRAFTS: Final = 0.95
 class Depth(NamedTuple):
     """A number of draft tokens, and its speed-up."""
 
-    tokens: int
-    """k; 0 means no speculation."""
-    speedup: float
-    """S(k): tokens per time of a plain decode step; 1 without speculation."""
-    basis: str
-    """``measured``, or ``extrapolated`` beyond the positions that the engine drafts now."""
+    tokens: int  # k; 0 means no speculation
+    speedup: float  # S(k): tokens per time of a plain decode step; 1 without speculation
+    basis: str  # ``measured``, or ``extrapolated`` beyond the positions that the engine drafts now
     marginal_benefit: float | None
     """p_{k-1} / (c·S(k-1)): above 1, drafting the last of the tokens pays. None if c is 0, or almost."""
 
@@ -63,8 +59,7 @@ class Depths:
         self._increments, self._cosines = figures.increments, figures.cosines
         self._length = figures.draft_length_tokens
         self._drafts = drafts
-        self.known = len(figures.positions)
-        """K."""
+        self.known = len(figures.positions)  # K
         self._coverage = figures.coverage_ratio or 1.0
 
     def __len__(self) -> int:

@@ -17,16 +17,14 @@ from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.engine_windows import NANO, columns
 
-BASELINE_ERROR: Final = 0.10
-"""Least relative error of a baseline's time to first token: it is of another day."""
+BASELINE_ERROR: Final = 0.10  # least relative error of a baseline's time to first token: it is of another day
 REQUEST_VARIATION: Final = 4.0
 """Assumed standard error of a mean time to first token, times the square root of the requests."""
 MIN_LOOKED_UP: Final = 10_000
 """Prompt tokens that are many enough for at least one hit: several blocks of any size."""
 MIN_LOST_REQUESTS: Final = 20
 """Requests that are many enough for at least one common beginning, such as a system prompt."""
-MIN_HITS: Final = 0.01
-"""Share of prompt tokens from the cache below which a baseline had no hits to lose."""
+MIN_HITS: Final = 0.01  # share of prompt tokens from the cache below which a baseline had no hits to lose
 COMPARABLE_PROMPTS, COMPARABLE_LOAD = 1.25, 2.0
 """A baseline is comparable if mean prompt lengths and running requests differ by at most these factors."""
 

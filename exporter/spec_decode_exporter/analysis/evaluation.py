@@ -47,12 +47,9 @@ _NO_DATA: Final = WindowEvaluation(
 class Basis(StrEnum):
     """Reason why a window is the evaluated one."""
 
-    LONGEST = "longest"
-    """It is the longest window, which may still fill up."""
-    CHANGE = "change"
-    """It begins at the last detected change."""
-    SHORTER = "shorter"
-    """It contradicts the longer windows."""
+    LONGEST = "longest"  # it is the longest window, which may still fill up
+    CHANGE = "change"  # it begins at the last detected change
+    SHORTER = "shorter"  # it contradicts the longer windows
 
 
 Shown = tuple[Decision, SpeculationSetting]

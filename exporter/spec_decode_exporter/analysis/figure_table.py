@@ -22,12 +22,9 @@ from spec_decode_exporter.window.ring import Increments
 class Unit(Enum):
     """Unit of a figure; pages and reports choose the number format by it."""
 
-    SHARE = auto()
-    """A part of a whole, between 0 and 1."""
-    FACTOR = auto()
-    """A speed relative to another."""
-    NUMBER = auto()
-    """A dimensionless number of the size of a few."""
+    SHARE = auto()  # a part of a whole, between 0 and 1
+    FACTOR = auto()  # a speed relative to another
+    NUMBER = auto()  # a dimensionless number of the size of a few
     TOKENS = auto()
     SECONDS = auto()
     PER_SECOND = auto()
@@ -43,8 +40,7 @@ class Line(NamedTuple):
     section: str = ""
     name: str = ""
     meaning: str = ""
-    place: int = 100
-    """Rank within its section; lines of equal rank stand in the order of the table."""
+    place: int = 100  # rank within its section; lines of equal rank stand in the order of the table
 
 
 Value = Callable[[WindowEvaluation], float | None]
@@ -62,26 +58,17 @@ class Figure:
 
     unit: Unit
     key: str
-    label: str
-    """Name on the page."""
-    help: str
-    """HELP of the metric and description of the JSON field: one sentence, at most 120 characters."""
+    label: str  # name on the page
+    help: str  # HELP of the metric and description of the JSON field: one sentence, at most 120 characters
     over: tuple[str, str] | None = None
     """Numerator and denominator: sums of a window, by the names that ``term`` takes."""
-    value: Value | None = None
-    """Formula; None: numerator over denominator."""
-    each: Values | None = None
-    """Formula of a figure with one number for each ``index``."""
-    index: str = ""
-    """Label of the place in such a list."""
-    bounds: Callable[[WindowEvaluation], Estimate | None] | None = None
-    """Its 95 % bounds; None: it has none."""
-    highest: float = inf
-    """Highest possible value, which limits its bounds in comparisons."""
-    needs: tuple[str, ...] = ()
-    """Counters that a figure without ``over`` is computed from, and ``positions``."""
-    counts: str = "of"
-    """Words between the counts of numerator and denominator on the page."""
+    value: Value | None = None  # Formula; None: numerator over denominator
+    each: Values | None = None  # formula of a figure with one number for each ``index``
+    index: str = ""  # label of the place in such a list
+    bounds: Callable[[WindowEvaluation], Estimate | None] | None = None  # its 95 % bounds; None: it has none
+    highest: float = inf  # highest possible value, which limits its bounds in comparisons
+    needs: tuple[str, ...] = ()  # counters that a figure without ``over`` is computed from, and ``positions``
+    counts: str = "of"  # words between the counts of numerator and denominator on the page
     report: Line | None = None
     compared: Line | None = None
     """Row in the tables of ``observe --against``; None: the figure is not measured for references."""
@@ -130,8 +117,7 @@ def columns_of(window: Window, increments: Increments, name: str) -> Sequence[fl
 
 
 _DECODING: Final = ("generation_tokens", "first_tokens", "decode_steps")
-WORK: Final = (*_DECODING, "drafts", "draft_tokens")
-"""Counts that a speed-up needs."""
+WORK: Final = (*_DECODING, "drafts", "draft_tokens")  # counts that a speed-up needs
 _POSITIONS: Final = ("positions", "drafts")
 
 # fmt: off
@@ -172,7 +158,6 @@ MEASURED: Final = (
 )
 """Figures of comparisons alone, without a metric and a JSON field."""
 # fmt: on
-FIGURE: Final = {figure.key: figure for figure in (*FIGURES, *MEASURED)}
-"""Every figure by its key."""
+FIGURE: Final = {figure.key: figure for figure in (*FIGURES, *MEASURED)}  # every figure by its key
 COMPARED: Final = tuple(figure for figure in FIGURE.values() if figure.compared is not None)
 """Figures that references measure."""

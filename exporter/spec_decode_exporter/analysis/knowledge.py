@@ -22,14 +22,11 @@ class Drafting(StrEnum):
     """Knowledge whether an engine speculates."""
 
     DRAFTS = "drafts"
-    OFF = "off"
-    """A page of an engine that would show drafts, and shows none."""
-    UNDECIDED = "undecided"
-    """More requests will tell."""
+    OFF = "off"  # a page of an engine that would show drafts, and shows none
+    UNDECIDED = "undecided"  # more requests will tell
     UNCOUNTED = "uncounted"
     """The engine yields more than a token a decode step, but its page does not count drafts."""
-    UNKNOWN = "unknown"
-    """Its page does not tell."""
+    UNKNOWN = "unknown"  # its page does not tell
 
     @property
     def speculates(self) -> bool | None:
@@ -44,19 +41,13 @@ class Assumptions:
     speculation: Speculation = field(default_factory=Speculation)
     cost: CostSettings | None = None
     policy: Policy = field(default_factory=Policy)
-    reference: ReferenceSettings | None = None
-    """Acceptance to compare with; None if unknown."""
-    engine_kind: str = ""
-    """Name of the engine in the table of engines; empty if unknown."""
-    server: str = ""
-    """URL of the server's page without credentials; empty if unknown."""
-    kv_cache: KvCache | None = None
-    """KV cache that speculation leaves; None if the page does not show it."""
+    reference: ReferenceSettings | None = None  # acceptance to compare with; None if unknown
+    engine_kind: str = ""  # name of the engine in the table of engines; empty if unknown
+    server: str = ""  # URL of the server's page without credentials; empty if unknown
+    kv_cache: KvCache | None = None  # KV cache that speculation leaves; None if the page does not show it
     settings_place: SettingsPlace = "flags"
-    front_end: str = ""
-    """``PageReading.front_end`` of the server."""
-    data_parallel: bool = False
-    """True if the server has several engines."""
+    front_end: str = ""  # ``PageReading.front_end`` of the server
+    data_parallel: bool = False  # True if the server has several engines
 
     def cost_model(self, measured: Sequence[CostByLoad]) -> CostSources:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
@@ -69,14 +60,10 @@ class FasterMethod:
     """Arm of an experiment that is faster than the engine's own, by token and end to end (95 %)."""
 
     experiment: str
-    arm: str
-    """Name of the faster arm."""
-    method: str
-    """Method of that arm, as its servers or their configuration name it."""
-    speedup: Estimate
-    """Speed-up of that arm over the baseline."""
-    own: Estimate
-    """Speed-up of the engine's own arm over the baseline."""
+    arm: str  # name of the faster arm
+    method: str  # method of that arm, as its servers or their configuration name it
+    speedup: Estimate  # Speed-up of that arm over the baseline
+    own: Estimate  # Speed-up of the engine's own arm over the baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +74,13 @@ class Knowledge:
     cost: CostSources = field(default_factory=CostSources)
     policy: Policy = field(default_factory=Policy)
     drafting: Drafting = Drafting.DRAFTS
-    is_gone: bool = False
-    """True if the engine was absent for too long, though its last windows are evaluated."""
-    has_drafted: bool = False
-    """True if the engine drafted since the server's process began."""
-    recent: Window | None = None
-    """Window of ``STALL_SECONDS`` in which a stall shows; None: the longest."""
+    is_gone: bool = False  # True if the engine was absent for too long, though its last windows are evaluated
+    has_drafted: bool = False  # True if the engine drafted since the server's process began
+    recent: Window | None = None  # window of ``STALL_SECONDS`` in which a stall shows; None: the longest
     since_change: Window | None = None
     """Window since the last detected change; None without one within the longest window."""
-    change_wall: float | None = None
-    """Unix time of that change."""
-    baseline: BaselineSummary | None = None
-    """Time of the same model without speculation; None if unknown."""
+    change_wall: float | None = None  # Unix time of that change
+    baseline: BaselineSummary | None = None  # time of the same model without speculation; None if unknown
     latency_baseline: BaselineSummary | None = None
     """Newest such time with histograms, of the engine's target or of an arm without speculation."""
     faster_method: FasterMethod | None = None
@@ -110,8 +92,7 @@ class Knowledge:
     """
     prefill_shares: dict[float, float] | None = None
     """Shares of prefills in long windows by length, filled when they are first read; None: none is kept."""
-    wall: float = 0.0
-    """Unix time of the newest poll."""
+    wall: float = 0.0  # Unix time of the newest poll
     assumed: Assumptions = field(default_factory=Assumptions)
     """What was known before the first poll, and of the server."""
 

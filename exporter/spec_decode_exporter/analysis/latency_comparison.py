@@ -36,20 +36,16 @@ class Incomparable(StrEnum):
     PROMPTS = "prompts"
     CONTEXTS = "contexts"
     LOAD = "load"
-    OTHER_BUCKETS = "other_buckets"
-    """The server's buckets have other bounds than in the baseline."""
-    FEW_REQUESTS = "few_requests"
-    """Too few requests for this quantile, now or in the baseline."""
-    WIDE_BUCKETS = "wide_buckets"
-    """Both quantiles are in the first bucket, or one is in the last bucket."""
+    OTHER_BUCKETS = "other_buckets"  # the server's buckets have other bounds than in the baseline
+    FEW_REQUESTS = "few_requests"  # too few requests for this quantile, now or in the baseline
+    WIDE_BUCKETS = "wide_buckets"  # both quantiles are in the first bucket, or one is in the last bucket
 
 
 class LatencyComparison(NamedTuple):
     """Comparison of an engine's latencies with those of a baseline."""
 
     baseline: BaselineSummary
-    reason: Incomparable | None
-    """Reason against all ratios."""
+    reason: Incomparable | None  # reason against all ratios
     latencies: Mapping[Latency, Mapping[Quantile, QuantileRatio | Incomparable]]
     """Ratio of each quantile to that of the baseline, or the reason against it; empty with the one above."""
 

@@ -52,8 +52,7 @@ class _Cell(NamedTuple):
 
     first: int
     last: int
-    present: int
-    """Draft tokens in force."""
+    present: int  # draft tokens in force
     guess: Sequence[float]
     regrets: Sequence[float]
     """Largest share of the best speed-up that each number of tokens loses, over the possible costs."""

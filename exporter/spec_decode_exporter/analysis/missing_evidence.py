@@ -26,14 +26,12 @@ class Evidence(StrEnum):
     """Kind of evidence."""
 
     DRAFTS = "drafts"
-    REQUESTS = "requests"
-    """Requests that pass one after the other, as of equal length."""
+    REQUESTS = "requests"  # requests that pass one after the other, as of equal length
     SECONDS = "seconds"
     POLLS = "polls"
     HALF_WIDTH = "half_width"
     """Half-width of the acceptance length's bounds, relative to it: at most ``needed``."""
-    LOWEST_SPEEDUP = "lowest_speedup"
-    """Lower bound of the speed-up."""
+    LOWEST_SPEEDUP = "lowest_speedup"  # lower bound of the speed-up
 
 
 class MissingEvidence(NamedTuple):
@@ -163,8 +161,7 @@ _WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], CostMeasurement, 
         "--cost.draft-cost-ratio C --cost.running-requests {running:.0f}", "cost: {{draft_cost_ratio: C, running_requests: {running:.0f}}}"),
 )  # fmt: skip
 """Ways to measure the cost, cheapest first, with the windows to which each applies, and flags and YAML to paste."""
-WAYS: Final = tuple(way.name for _, way, *_ in _WAYS)
-"""Names of the ways, cheapest first."""
+WAYS: Final = tuple(way.name for _, way, *_ in _WAYS)  # names of the ways, cheapest first
 
 
 def needs_cost(its: WindowEvaluation, verdict: Verdict) -> bool:

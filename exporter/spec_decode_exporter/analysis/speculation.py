@@ -24,29 +24,23 @@ _NOTHING_SET, _NOTHING_SERVED = SpeculativeSettings(), ServedSpeculation()
 class Speculation:
     """Method, draft model and K. Unknown values are empty or None."""
 
-    method: str = ""
-    """Method in vLLM's spelling: ``eagle3``, ``ngram``, …."""
+    method: str = ""  # method in vLLM's spelling: ``eagle3``, ``ngram``, …
     source: str = ""
     """Its source: ``configured``, ``label``, ``pod_arguments``, ``server_info`` or ``model_name``."""
     draft_model: str = ""
     tokens: int | None = None  # K, the maximum of draft tokens at a time
     schedule: BatchSchedule = NO_SCHEDULE
-    architecture: Architecture | None = None
-    """Of the served model; None if unknown."""
-    drafts_in_parallel: bool = False
-    """True if one pass of the drafter drafts all tokens."""
+    architecture: Architecture | None = None  # of the served model; None if unknown
+    drafts_in_parallel: bool = False  # True if one pass of the drafter drafts all tokens
     expected_positions: tuple[float, ...] = ()
     """Acceptance of each position given the ones before, by the drafter's training report."""
-    rejection_method: str = ""
-    """vLLM's ``rejection_sample_method``."""
+    rejection_method: str = ""  # vLLM's ``rejection_sample_method``
     is_adaptive: bool = False
     """True if the engine chooses how many drafts it verifies, and counts the others as rejected."""
     varies_tokens: bool = False
     """True if the engine changes K itself while it runs; it verifies all that it drafts."""
-    has_served_tokens: bool = False
-    """True if the server reported K: its next process may have another."""
-    draft_bytes: float = 0.0
-    """Weights of the drafter on the GPUs of an engine; 0 if unknown."""
+    has_served_tokens: bool = False  # True if the server reported K: its next process may have another
+    draft_bytes: float = 0.0  # weights of the drafter on the GPUs of an engine; 0 if unknown
 
     @property
     def drafting_method(self) -> DraftingMethod:

@@ -23,10 +23,8 @@ class State(StrEnum):
     UNKNOWN = "unknown"
     """Not known yet: one poll, or a front end that always counts drafts, and has hardly decoded."""
     IDLE = "idle"
-    ACTIVE = "active"
-    """It drafts, or searches for something to draft."""
-    STALLED = "stalled"
-    """It drafted before and should now, but did not for ``STALL_SECONDS`` of decode steps."""
+    ACTIVE = "active"  # it drafts, or searches for something to draft
+    STALLED = "stalled"  # it drafted before and should now, but did not for ``STALL_SECONDS`` of decode steps
     UNREACHABLE = "unreachable"
 
 
@@ -37,16 +35,13 @@ class Verdict(StrEnum):
     HEALTHY = "healthy"
     MARGINAL = "marginal"
     POOR = "poor"
-    HARMFUL = "harmful"
-    """Slower than without speculation, at every cost that is possible (95 %)."""
-    UNCLEAR = "unclear"
-    """Faster or slower, depending on a cost that is not known well enough."""
+    HARMFUL = "harmful"  # slower than without speculation, at every cost that is possible (95 %)
+    UNCLEAR = "unclear"  # faster or slower, depending on a cost that is not known well enough
     INSUFFICIENT = "insufficient"
 
 
 NOT_PAYING: Final = frozenset({Verdict.POOR, Verdict.HARMFUL})
-PAYING: Final = (Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL)
-"""Ascending."""
+PAYING: Final = (Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL)  # ascending
 SHARES: Final = {**dict.fromkeys(NOT_PAYING, 0.0), **dict.fromkeys(PAYING, 1.0)}
 """Share of the possible speed-ups at which speculation pays, by sure verdicts.
 
@@ -61,13 +56,10 @@ class Action(StrEnum):
     INCREASE = "increase"
     DECREASE = "decrease"
     DISABLE = "disable"
-    LIMIT_BATCH = "limit_batch"
-    """Speculate only with few running requests: it pays at a lower load."""
+    LIMIT_BATCH = "limit_batch"  # speculate only with few running requests: it pays at a lower load
     SWITCH_METHOD = "switch_method"
-    MEASURE_COST = "measure_cost"
-    """Measure the cost of drafting: whether speculation pays depends on it."""
-    COLLECT = "collect"
-    """No advice: too few data, or the engine is disabled, idle, stalled or unreachable."""
+    MEASURE_COST = "measure_cost"  # measure the cost of drafting: whether speculation pays depends on it
+    COLLECT = "collect"  # no advice: too few data, or the engine is disabled, idle, stalled or unreachable
 
 
 class Advice(NamedTuple):
@@ -88,13 +80,10 @@ class Decision(NamedTuple):
 class SpeedupRange(NamedTuple):
     """Speed-up at the possible costs."""
 
-    estimate: Estimate
-    """Best guess and bounds."""
-    at_highest_cost: float
-    """Without the sampling error."""
+    estimate: Estimate  # best guess and bounds
+    at_highest_cost: float  # without the sampling error
     at_lowest_cost: float
-    is_bounded: bool = True
-    """True if the sampling error is known."""
+    is_bounded: bool = True  # True if the sampling error is known
 
     @property
     def by_known(self) -> Estimate:

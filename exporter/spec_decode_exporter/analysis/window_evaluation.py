@@ -33,8 +33,7 @@ MIN_VERDICT_REQUESTS: Final = 1.4
 MIN_KEPT_SECONDS: Final = 240.0
 """Length of a window from which on its share of prefills is kept for a while: computing it takes long."""
 GIGABYTE: Final = 10**9
-TIGHT_CACHE: Final = 0.9
-"""Share of the KV cache in use from which more of it may serve more requests."""
+TIGHT_CACHE: Final = 0.9  # share of the KV cache in use from which more of it may serve more requests
 PROBABLY_PAYS: Final = 0.9
 """Share of published costs, or of the possible speed-ups, from which speculation probably pays."""
 DEAD: Final = 0.05

@@ -36,8 +36,7 @@ _LOOK_SECONDS: Final = 5.0
 """Seconds between two comparisons of experiments, and between two looks for a target with a baseline."""
 _YOUNG_OBJECTS: Final = 10_000
 """New objects that cause a collection of the young ones; about 1 MB of garbage waits for it."""
-_YOUNG_COLLECTIONS: Final = 10
-"""Collections of young objects that cause one of those which survived the last."""
+_YOUNG_COLLECTIONS: Final = 10  # collections of young objects that cause one of those which survived the last
 SETTLED_AFTER: Final = 60.0  # seconds until the first targets have all their objects
 FULL_EVERY: Final = 600.0  # seconds between full collections of garbage
 
@@ -49,18 +48,13 @@ class Options:
     """Settings that a reload does not change."""
 
     addresses: Sequence[Address]
-    lifecycle: bool = False
-    """Serve ``/-/reload``."""
-    external_url: str = ""
-    """Address of the pages in a browser, without a slash at its end; empty if unknown."""
-    simulated: bool = False
-    """The targets are embedded simulated servers."""
+    lifecycle: bool = False  # serve ``/-/reload``
+    external_url: str = ""  # address of the pages in a browser, without a slash at its end; empty if unknown
+    simulated: bool = False  # the targets are embedded simulated servers
     watched: Path | None = None
     """The configuration file to reload when its content changes; None without automatic reload."""
-    web_config: Path | None = None
-    """The file of ``--web.config.file``: TLS and users of the pages."""
-    allowed_hosts: AllowedHosts = field(default_factory=AllowedHosts)
-    """Host names that a request may have."""
+    web_config: Path | None = None  # the file of ``--web.config.file``: TLS and users of the pages
+    allowed_hosts: AllowedHosts = field(default_factory=AllowedHosts)  # host names that a request may have
     log_lines_dropped: Callable[[], int] = lambda: 0
     """Returns the number of log lines that were dropped, because their reader does not read."""
 

@@ -60,10 +60,8 @@ class Flag(NamedTuple):
     choices: Collection[str] | None = None
     repeats: bool = False
     """May be given several times. Flags replace the values of the variable, which has commas between them."""
-    also: tuple[str, ...] = ()
-    """Other names of it."""
-    kept_as: str = ""
-    """Name under which the arguments hold the value, if it is not that of the flag."""
+    also: tuple[str, ...] = ()  # other names of it
+    kept_as: str = ""  # name under which the arguments hold the value, if it is not that of the flag
 
     @property
     def destination(self) -> str:

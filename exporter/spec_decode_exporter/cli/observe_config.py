@@ -22,8 +22,7 @@ from spec_decode_exporter.config.types import Expanded
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.observation import observed_config
 
-PROMETHEUS: Final = "prometheus"
-"""The value of ``--format`` for metrics, as an exporter would show them."""
+PROMETHEUS: Final = "prometheus"  # the value of ``--format`` for metrics, as an exporter would show them
 _SIMULATE: Final = Flag(
     "--simulate", "SCENARIO", "observe an embedded simulated vLLM instead of real servers", read=scenario
 )

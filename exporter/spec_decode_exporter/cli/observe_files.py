@@ -26,8 +26,7 @@ from spec_decode_exporter.reports.observation_view import ModelView, Observation
 from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot, check_free, read_observation, write
 from spec_decode_exporter.reports.text import TextStyle
 
-SECONDS: Final = 300.0
-"""Default length of a measurement that is saved or compared."""
+SECONDS: Final = 300.0  # default length of a measurement that is saved or compared
 FILE_FLAGS: Final = (
     Flag("--record", "FILE", "keep the page of every poll in a file, compressed", read=Path),
     Flag("--replay", "FILE", "report a file of --record instead of servers", read=Path),
@@ -36,8 +35,7 @@ FILE_FLAGS: Final = (
 )  # fmt: skip
 _ADDRESS: Final = re.compile(r"[^/]*:\d+(/.*)?")
 _FORMATS: Final = ("text", "json")
-_GAPS: Final = 1000
-"""Number of polls from which the interval of a recording is taken."""
+_GAPS: Final = 1000  # number of polls from which the interval of a recording is taken
 
 
 def check_reference_flags(arguments: argparse.Namespace) -> None:

@@ -14,8 +14,7 @@ from typing import Final
 
 from spec_decode_exporter.core.user_errors import ExporterError
 
-PATIENCE: Final = 0.1
-"""Seconds for which a log line waits for a reader that does not read."""
+PATIENCE: Final = 0.1  # seconds for which a log line waits for a reader that does not read
 
 
 class NoOutputError(ExporterError):

@@ -58,8 +58,7 @@ exit status:
   3  the setting of an engine is unknown, or none speculates
 """
 FORMATS: Final = ("text", "json", "vllm")
-_WAYS: Final = "To know it"
-"""Begin of the sentence with the ways to find out."""
+_WAYS: Final = "To know it"  # begin of the sentence with the ways to find out
 _PATH: Final = "api/v1/snapshot"
 _NO_EXPORTER: Final = "no spec-decode-exporter answers there; name a vLLM without --exporter"
 _TIMEOUT: Final = 10.0

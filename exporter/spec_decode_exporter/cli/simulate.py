@@ -20,8 +20,7 @@ from spec_decode_exporter.simulator.simulated_server import RequestSender, Simul
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.web.server import ListenAddress, parse_listen_address
 
-PAST_SECONDS: Final = 330
-"""Seconds that a demo has behind it: the longest default window, and some."""
+PAST_SECONDS: Final = 330  # seconds that a demo has behind it: the longest default window, and some
 _FOUND_WITHIN: Final = 5.0
 """Real seconds in which the targets of a demo are found, or the demo starts without a past."""
 _RETRY_SECONDS: Final = 0.02

@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-MAX_POSITIONS: Final = 128
-"""Maximum draft positions: draft tokens at a time."""
-MAX_RANGES: Final = 64
-"""Maximum number of ranges. One range for each power of two needs 32."""
-MAX_BATCH: Final = 2**31
-"""Maximum requests in a batch."""
+MAX_POSITIONS: Final = 128  # maximum draft positions: draft tokens at a time
+MAX_RANGES: Final = 64  # maximum number of ranges. One range for each power of two needs 32.
+MAX_BATCH: Final = 2**31  # maximum requests in a batch
 SCHEDULE_KEY: Final = "num_speculative_tokens_per_batch_size"
 
 

@@ -41,8 +41,7 @@ class Architecture(StrEnum):
     MIXTURE_OF_EXPERTS = "mixture_of_experts"
 
 
-Load = Annotated[float, Field(gt=0)]
-"""A number of concurrent requests."""
+Load = Annotated[float, Field(gt=0)]  # a number of concurrent requests
 Schedule = Annotated[
     tuple[tuple[int, ...], ...],
     AfterValidator(lambda ranges: batch_schedule([list(each) for each in ranges]).ranges),

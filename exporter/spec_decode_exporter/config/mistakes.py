@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.core.user_errors import ExporterError
 
-KeyPath = tuple[str | int, ...]
-"""Place of a value in the configuration: keys, and indices of list elements."""
-Mistake = tuple[KeyPath, str]
-"""A place, and the text of what is wrong there with its remedy."""
+KeyPath = tuple[str | int, ...]  # place of a value in the configuration: keys, and indices of list elements
+Mistake = tuple[KeyPath, str]  # a place, and the text of what is wrong there with its remedy
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,7 @@ from spec_decode_exporter.core.urls import Url
 
 DEFAULT_URL: Final = "http://localhost:8000/metrics"
 """Default target: a vLLM beside the exporter, on its default port."""
-MIN_SALT: Final = 16
-"""Bytes of a salt: a shorter one could be guessed, and with it the users."""
+MIN_SALT: Final = 16  # bytes of a salt: a shorter one could be guessed, and with it the users
 
 
 Group = StrEnum(
@@ -64,8 +63,7 @@ class Profile(StrEnum):
     FULL = "full"
 
 
-Sorted = AfterValidator(lambda values: tuple(sorted(set(values))))
-"""The values in ascending order, each once."""
+Sorted = AfterValidator(lambda values: tuple(sorted(set(values))))  # the values in ascending order, each once
 PromptBound = Annotated[int, Field(ge=1, le=10_000_000)]
 Bound = Annotated[float, Field(ge=0, le=100)]
 

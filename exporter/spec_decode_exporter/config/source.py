@@ -34,8 +34,7 @@ if typing.TYPE_CHECKING:
 MAX_VALUES: Final = 50_000
 """Keys and values of a file: about 13 MB and 2 s. An alias can make billions of a few bytes: its values count
 at each repetition, and each 100 characters of a text or a key as one more."""
-FLAGS: Final = "command line or environment"
-"""The place of a mistake in a flag, or in its variable."""
+FLAGS: Final = "command line or environment"  # the place of a mistake in a flag, or in its variable
 MAX_PROBLEMS: Final = 100
 """Mistakes that are reported: of a file, and of the labels and pods that one discovery ever has."""
 _NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})

@@ -39,15 +39,13 @@ from spec_decode_exporter.core.urls import MAX_PORT, PATH, address, model_of
 
 POD_LABELS: Final = frozenset({"namespace", "pod"})
 """Labels of every pod's target, the same as in Prometheus' own series of the pod."""
-NAMESPACE: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-"""Name of a namespace in Kubernetes."""
+NAMESPACE: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # name of a namespace in Kubernetes
 _PORT: Final = re.compile(r"[0-9]{1,5}|(?=[a-z0-9-]*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?")
 _KEY: Final = r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _VALUE: Final = r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
 _VALUES: Final = rf"\( *{_VALUE}( *, *{_VALUE})* *\)"
 _WANTED: Final = rf" *(! *{_KEY}|{_KEY}( *(=|==|!=) *{_VALUE}| +(in|notin) *{_VALUES}| *[<>] *-?[0-9]+)?) *"
-_SELECTOR: Final = rf"({_WANTED}(,{_WANTED})*)?"
-"""The syntax of Kubernetes' ``labels.Parse``."""
+_SELECTOR: Final = rf"({_WANTED}(,{_WANTED})*)?"  # the syntax of Kubernetes' ``labels.Parse``
 
 
 def port_problem(port: str) -> str | None:

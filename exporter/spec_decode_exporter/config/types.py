@@ -29,8 +29,7 @@ from spec_decode_exporter.core.urls import api_address, normalise, without_query
 
 MAX_FILE_BYTES: Final = 2**20
 """Bytes of a configuration file, and of a file with a secret, a certificate or a key that it names."""
-MAX_TARGETS: Final = 10_000
-"""Targets, and engines, of a list, of a recording, and of the exporter."""
+MAX_TARGETS: Final = 10_000  # Targets, and engines, of a list, of a recording, and of the exporter
 _MAX_SECONDS: Final = 366 * 86_400.0
 _MILLISECONDS: Final = {
     "y": 365 * 86_400_000,
@@ -52,8 +51,7 @@ _MATCHER: Final = r'[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*
 _MATCHERS: Final = re.compile(rf"(?:\s*{_MATCHER}(?:\s*,\s*{_MATCHER})*\s*,?\s*)?")
 MAX_LABELS: Final = 64
 """Labels of one target, and label names of all targets together: each series has every name."""
-MAX_LABEL_VALUE: Final = 1_024
-"""Characters of a label's value: every series of a target repeats it."""
+MAX_LABEL_VALUE: Final = 1_024  # characters of a label's value: every series of a target repeats it
 MAX_LABEL_CHARACTERS: Final = 2_048
 """Characters of the names and values of all labels that discovery gives to a target."""
 _OWN_LABELS: Final = (
@@ -62,8 +60,7 @@ _OWN_LABELS: Final = (
     "page patchlevel position prompt_tokens python_version quantile reason request_type revision source "
     "state target temperature tokens user verdict version window"
 )
-RESERVED_LABELS: Final = frozenset(_OWN_LABELS.split())
-"""Labels of this exporter's own metrics."""
+RESERVED_LABELS: Final = frozenset(_OWN_LABELS.split())  # labels of this exporter's own metrics
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 
 
@@ -318,18 +315,14 @@ Secret = Annotated[SecretStr, BeforeValidator(_secret), _shown(lambda _: "<secre
 """Never a literal in the file, never shown."""
 NotEmpty = refuses(lambda value: None if value else "must not be empty")
 """The check that a list has an element."""
-Share = Annotated[float, Field(ge=0, le=1)]
-"""A part of a whole."""
-Quantity = Annotated[float, Field(ge=0)]
-"""A number that is not negative."""
-Public = BeforeValidator(_public)
-"""The check that a value stands in the file as it is."""
+Share = Annotated[float, Field(ge=0, le=1)]  # a part of a whole
+Quantity = Annotated[float, Field(ge=0)]  # a number that is not negative
+Public = BeforeValidator(_public)  # the check that a value stands in the file as it is
 LocatedPath = Annotated[Path, AfterValidator(_located), WithJsonSchema({"type": "string", "title": "path"})]
 """Relative to the directory of the configuration file."""
 ReadableFile = Annotated[LocatedPath, AfterValidator(_readable)]
 """A file that could be read when the configuration was; it may change later."""
-Printable = refuses(value_problem)
-"""The check that a text can be the value of a label."""
+Printable = refuses(value_problem)  # the check that a text can be the value of a label
 LabelName = Annotated[str, refuses(label_problem)]
 LabelValue = Annotated[str, Printable, WithJsonSchema({"type": ["string", "number", "boolean"], "maxLength": MAX_LABEL_VALUE, "title": "text"})]
 """Printable text. A number in YAML keeps its text: 1.10 stays 1.10."""

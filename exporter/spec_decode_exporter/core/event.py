@@ -15,7 +15,6 @@ class Event:
 
     name: str
     fields: Fields = field(default_factory=dict)
-    bad: bool | None = None
-    """True if an operator should read it; None: by its row in the table."""
+    bad: bool | None = None  # True if an operator should read it; None: by its row in the table
     error: Exception | None = None
     """Internal error; only the log shows it, since its text may be confidential."""

@@ -12,8 +12,7 @@ import structlog
 T = TypeVar("T")
 R = TypeVar("R")
 
-Item = Mapping[str, str]
-"""Labels that name an item, such as ``target``; empty for a part that has no items."""
+Item = Mapping[str, str]  # labels that name an item, such as ``target``; empty for a part that has no items
 NO_ITEM: Final[Item] = MappingProxyType({})
 REPORTED_EVERY: Final = 600.0  # seconds between two reports of an item that fails
 MAX_FAILING: Final = 20  # items of a part that are reported in that time; further ones are omitted silently

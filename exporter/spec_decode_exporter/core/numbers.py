@@ -11,16 +11,12 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-MAX_UNIX: Final = 253_402_300_799.0
-"""Last second of the year 9999, the last one that a date can have."""
-MAX_INTEGER: Final = 2**63 - 1
-"""Greatest integer: that of a 64-bit counter with a sign."""
-MAX_NUMBER: Final = 1e100
-"""Greatest other number: products of three are finite."""
+MAX_UNIX: Final = 253_402_300_799.0  # last second of the year 9999, the last one that a date can have
+MAX_INTEGER: Final = 2**63 - 1  # greatest integer: that of a 64-bit counter with a sign
+MAX_NUMBER: Final = 1e100  # greatest other number: products of three are finite
 MAX_TEXT: Final = 256
 """Characters of an untrusted text that are kept, or shown of a longer one: a name, a value, an error."""
-MAX_NAMED: Final = 3
-"""Members of a longer list that one sentence names."""
+MAX_NAMED: Final = 3  # members of a longer list that one sentence names
 
 UnixTime = Annotated[float, Field(ge=0, le=MAX_UNIX, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]

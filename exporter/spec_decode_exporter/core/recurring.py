@@ -11,8 +11,7 @@ T = TypeVar("T")
 class OnceUntilRecovered:
     """Decides whether to log: a failure when it begins or changes its reason, and its end."""
 
-    reason: str | None = None
-    """Reason of the present failure; None if the last attempt succeeded."""
+    reason: str | None = None  # reason of the present failure; None if the last attempt succeeded
 
     def failed(self, reason: str = "") -> bool:
         """Note a failure; return whether to log it: it is the first, or its reason is new."""

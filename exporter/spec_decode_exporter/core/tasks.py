@@ -97,8 +97,7 @@ class ThreadPool:
 # A pool for each kind of work: a slow file system or a long list delays no other kind.
 PAGES: Final = ThreadPool("pages", 1)
 """Large pages of servers; reading holds the GIL, so a second thread would only delay the polls."""
-TARGET_LISTS: Final = ThreadPool("target-lists", 1)
-"""Lists of targets and pods; parsing holds the GIL too."""
+TARGET_LISTS: Final = ThreadPool("target-lists", 1)  # lists of targets and pods; parsing holds the GIL too
 TARGET_FILES: Final = ThreadPool("target-files", 2)
 """Files with lists of targets; reading them may wait for a file system."""
 CONFIGURATION: Final = ThreadPool("configuration", 1)

@@ -10,24 +10,20 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlsplit, urlunsplit
 
 from spec_decode_exporter.core.numbers import MAX_TEXT
 
-PORTS: Final = {"http": 80, "https": 443}
-"""Default port of each scheme."""
+PORTS: Final = {"http": 80, "https": 443}  # default port of each scheme
 MAX_PORT: Final = 65_535
-MAX_PATH: Final = 2_048
-"""Maximum characters of the path and query of a discovered page."""
+MAX_PATH: Final = 2_048  # maximum characters of the path and query of a discovered page
 PATH: Final = rf"/(?!/)[\x21\x22\x24-\x5b\x5d-\x7e]{{0,{MAX_PATH - 1}}}"
 """A path with its query: visible ASCII without ``#`` and backslash. Two slashes could begin a host."""
 
-_MAX_HOST: Final = 253
-"""Characters of a host name, as in DNS."""
+_MAX_HOST: Final = 253  # characters of a host name, as in DNS
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _LABEL: Final = r"[a-z0-9_-]{1,63}"
 _AUTHORITY: Final = re.compile(
     rf"(?:(?P<name>{_LABEL}(?:\.{_LABEL})*+\.?)|\[(?P<ipv6>[0-9a-f:.]{{2,45}})\])(?::(?P<port>[0-9]{{1,9}}))?"
 )
 _ZONE: Final = re.compile(r"%[a-z0-9._-]+\]")
-_UNQUOTED: Final = "/?%:@!$&'()*+,;=[]~"
-"""Characters of a request target that are sent as they are."""
+_UNQUOTED: Final = "/?%:@!$&'()*+,;=[]~"  # characters of a request target that are sent as they are
 _API_PAGES: Final = ("/metrics", "/graph", "/query", "/api/v1")
 """Ends of a Prometheus' addresses that users copy from a browser."""
 _BAD_PORT: Final = f"has no usable port; a port is a number from 1 to {MAX_PORT}"
@@ -37,11 +33,9 @@ class Url(NamedTuple):
     """Parsed URL. Two URLs of the same page are equal, with or without the default port."""
 
     scheme: str
-    host: str
-    """A name in lower case or an IP address; IPv6 without brackets."""
+    host: str  # a name in lower case or an IP address; IPv6 without brackets
     port: int
-    target: str
-    """Path and query, percent-encoded."""
+    target: str  # path and query, percent-encoded
 
     @classmethod
     def of(cls, text: str) -> Url:

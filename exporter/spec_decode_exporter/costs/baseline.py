@@ -26,10 +26,8 @@ from spec_decode_exporter.scrape.sample import MAX_BUCKETS, Buckets
 from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import Increment
 
-MIN_SECONDS: Final = 60.0
-"""Time with requests from which on a period is a baseline."""
-MIN_REQUESTS: Final = 30.0
-"""First tokens that a mean time to first token needs."""
+MIN_SECONDS: Final = 60.0  # time with requests from which on a period is a baseline
+MIN_REQUESTS: Final = 30.0  # first tokens that a mean time to first token needs
 SAME_DAY_SECONDS: Final = HALF_LIFE_SECONDS
 """Age up to which a baseline is of the same day: later, traffic differs by the time of day."""
 COMPARED: Final = (Latency.TIME_TO_FIRST_TOKEN, Latency.TIME_PER_OUTPUT_TOKEN)
@@ -49,21 +47,15 @@ class BaselineSummary:
     """Share of prompt tokens that the prefix cache held, between 0 and 1; None if not looked up."""
     prompt_tokens: float | None = None
     """Mean tokens of a prompt. A baseline with other prompts is not comparable."""
-    running_requests: float | None = None
-    """Mean running requests."""
-    requests: float = inf
-    """Requests of the mean."""
+    running_requests: float | None = None  # mean running requests
+    requests: float = inf  # requests of the mean
     requests_per_second: float | None = None
-    context_tokens: float | None = None
-    """Mean tokens of a request in the middle of its answer."""
-    token_seconds: float | None = None
-    """Mean time per output token after the first, in seconds."""
+    context_tokens: float | None = None  # mean tokens of a request in the middle of its answer
+    token_seconds: float | None = None  # mean time per output token after the first, in seconds
     histograms: Mapping[Latency, Buckets] = field(default_factory=dict, repr=False)
     """Histograms over these requests."""
-    seconds: float = 0.0
-    """Time with requests."""
-    end: float = 0.0
-    """Unix time of its end."""
+    seconds: float = 0.0  # time with requests
+    end: float = 0.0  # Unix time of its end
     age_seconds: float = 0.0
     """Time from its end to the newest poll; 0 while the target serves the model without speculation."""
 
@@ -95,10 +87,8 @@ class LearnedHistogram(NamedTuple):
 
     bounds: Annotated[tuple[Amount, ...], Field(max_length=MAX_BUCKETS)]
     """Upper bounds in seconds, without the last one, which is infinite."""
-    counts: Annotated[tuple[Amount, ...], Field(max_length=MAX_BUCKETS + 1)]
-    """Cumulative counts."""
-    wall: UnixTime
-    """Unix time of the newest observation."""
+    counts: Annotated[tuple[Amount, ...], Field(max_length=MAX_BUCKETS + 1)]  # cumulative counts
+    wall: UnixTime  # Unix time of the newest observation
 
     @property
     def buckets(self) -> Buckets:
@@ -127,8 +117,7 @@ _Histograms = Annotated[dict[Latency, LearnedHistogram], AfterValidator(_cumulat
 class Period:
     """Time without speculation. Persisted as it is."""
 
-    seconds: Seconds = 0.0
-    """Time with requests."""
+    seconds: Seconds = 0.0  # time with requests
     end: UnixTime = 0.0
     requests: BaselineRequests = field(default_factory=BaselineRequests)
     steps: StepTimes = field(default_factory=StepTimes)
@@ -203,10 +192,8 @@ class Baseline:
     """Newest long enough period of one model on one target; its engines share it. Persisted as it is."""
 
     kept: Period | None = None
-    growing: Period | None = None
-    """A newer period; it replaces the kept one once it is long enough."""
-    ended: bool = False
-    """True if drafts ended the baseline's period."""
+    growing: Period | None = None  # a newer period; it replaces the kept one once it is long enough
+    ended: bool = False  # True if drafts ended the baseline's period
 
     @property
     def present(self) -> Period | None:

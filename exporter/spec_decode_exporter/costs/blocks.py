@@ -25,10 +25,8 @@ from spec_decode_exporter.figures.estimate import Estimate, ratio, sampled_ratio
 from spec_decode_exporter.figures.window_figures import DecodeWork
 from spec_decode_exporter.window.poll import Increment
 
-BLOCK_SECONDS: Final = 120.0
-"""Time of a block; requests of more than that are rare."""
-MIN_BLOCKS: Final = 6
-"""Blocks that bounds need: batch means with fewer are too narrow."""
+BLOCK_SECONDS: Final = 120.0  # time of a block; requests of more than that are rare
+MIN_BLOCKS: Final = 6  # blocks that bounds need: batch means with fewer are too narrow
 HALF_WEEK: Final = 3.5 * 86_400
 
 
@@ -36,15 +34,12 @@ class Piece(NamedTuple):
     """A poll, or sums over the polls of a block."""
 
     seconds: Amount
-    steps: Amount
-    """S; if unknown, one token and the accepted ones of its draft are a step."""
-    tokens: Amount
-    """G - F."""
+    steps: Amount  # S; if unknown, one token and the accepted ones of its draft are a step
+    tokens: Amount  # G - F
     drafts: Amount
     draft_tokens: Amount
     accepted: Amount
-    running: Amount
-    """Σ over the steps: running requests."""
+    running: Amount  # Σ over the steps: running requests
 
     @classmethod
     def of(cls, increment: Increment, *, knows_steps: bool) -> Piece | None:

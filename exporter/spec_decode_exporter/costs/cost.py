@@ -24,14 +24,12 @@ from spec_decode_exporter.costs.methods import ANY, NOTHING, Interval, drafts_wh
 from spec_decode_exporter.costs.published import LEAST, PublishedShare, published_costs, split
 from spec_decode_exporter.figures.window_figures import DecodeWork
 
-VALID_FACTOR: Final = 2.0
-"""A cost is valid from its load divided by this to its load times this."""
+VALID_FACTOR: Final = 2.0  # a cost is valid from its load divided by this to its load times this
 CONFIGURED_MARGIN: Final = 0.25
 """Assumed relative error of a configured cost: another day, other prompts, a number read from a chart."""
 UNKNOWN_STEP: Final = Interval(LEAST, 1.0, 100.0)
 """Extra cost of a step with a draft if nothing is known of it."""
-UNSTATED_LOAD: Final = 4.0
-"""Load of a cost that is configured without one: people measure with few requests."""
+UNSTATED_LOAD: Final = 4.0  # load of a cost that is configured without one: people measure with few requests
 
 
 class CostSource(StrEnum):
@@ -39,24 +37,19 @@ class CostSource(StrEnum):
 
     EXPERIMENT = "experiment"
     """Step times of this engine with drafts, and of the baseline of its experiment without."""
-    MEASURED = "measured"
-    """Step times of this engine at the same load with and without drafts."""
+    MEASURED = "measured"  # step times of this engine at the same load with and without drafts
     BASELINE = "baseline"
     """Step times with drafts, and those learned while the target served the model without speculation."""
     CONFIGURED = "configured"
-    TYPICAL = "typical"
-    """Published costs of the method's kind of drafters: see ``published``."""
+    TYPICAL = "typical"  # published costs of the method's kind of drafters: see ``published``
 
 
 class StepCost(NamedTuple):
     """One possible cost of speculation, in plain decode steps of the target model."""
 
-    token: float
-    """c: one more draft token, drafted and verified."""
-    step: float
-    """c0: a step that drafts, independent of its draft tokens."""
-    every_step: bool = False
-    """True if steps without a draft pay c0 too, as those of an n-gram search."""
+    token: float  # c: one more draft token, drafted and verified
+    step: float  # c0: a step that drafts, independent of its draft tokens
+    every_step: bool = False  # True if steps without a draft pay c0 too, as those of an n-gram search
 
     def paying_steps(self, work: DecodeWork) -> int:
         """Return the number of steps that pay c0."""
@@ -83,8 +76,7 @@ class CostRange:
     guess: StepCost
     high: StepCost
     source: CostSource
-    running_requests: float | None = None
-    """Load at which it is known; None: at the present one."""
+    running_requests: float | None = None  # load at which it is known; None: at the present one
 
     @property
     def is_typical(self) -> bool:
@@ -115,13 +107,10 @@ class CostByLoad:
     load before arithmetic limits it, and that of a mixture of experts falls with each doubling, or faster.
     """
 
-    points: tuple[CostAtLoad, ...]
-    """Ascending by load; at least one."""
+    points: tuple[CostAtLoad, ...]  # ascending by load; at least one
     source: CostSource
-    step: float = 0.0
-    """Part of c0 that is the same at every load."""
-    step_tokens: float = 0.0
-    """Part of c0 that is proportional to c, in draft tokens."""
+    step: float = 0.0  # part of c0 that is the same at every load
+    step_tokens: float = 0.0  # part of c0 that is proportional to c, in draft tokens
 
     def at(self, running_requests: float) -> CostAtLoad:
         """Return c at a load; beyond the known loads that of the nearest, with its load."""
@@ -151,14 +140,10 @@ class CostSources:
     """Everything that is known of an engine's cost."""
 
     settings: CostSettings | None = None
-    measured: tuple[CostByLoad, ...] = ()
-    """Measured cost, the most certain source first."""
-    method: str = ""
-    """In vLLM's spelling; empty if unknown."""
-    architecture: Architecture | None = None
-    """Of the target model; None if unknown."""
-    in_parallel: bool = False
-    """True if one pass of the drafter drafts all tokens."""
+    measured: tuple[CostByLoad, ...] = ()  # measured cost, the most certain source first
+    method: str = ""  # in vLLM's spelling; empty if unknown
+    architecture: Architecture | None = None  # of the target model; None if unknown
+    in_parallel: bool = False  # True if one pass of the drafter drafts all tokens
 
     def at(self, running_requests: float | None, tokens: float) -> CostRange | None:
         """Return the cost at a load from the most certain source; None if unknown."""

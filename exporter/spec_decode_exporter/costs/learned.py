@@ -37,8 +37,7 @@ class DraftingMethod(NamedTuple):
 
     method: _Text = ""
     draft_model: _Text = ""
-    in_parallel: bool = False
-    """True if one pass of the drafter drafts all tokens."""
+    in_parallel: bool = False  # True if one pass of the drafter drafts all tokens
 
     def is_another(self, other: DraftingMethod) -> bool:
         """Return whether the two contradict each other; unknown values do not."""
@@ -60,10 +59,8 @@ class LearnedState:
     drops: DropState = field(default_factory=DropState)
     plain: StepTimes = field(default_factory=StepTimes)
     """Steps of the polls without drafts, as of a schedule that pauses."""
-    used: Kept = field(default_factory=dict)
-    """By number of draft tokens in use."""
-    today: DayTime = field(default_factory=DayTime)
-    """Decode time, and that without speculation."""
+    used: Kept = field(default_factory=dict)  # by number of draft tokens in use
+    today: DayTime = field(default_factory=DayTime)  # decode time, and that without speculation
 
 
 class Learned:
@@ -74,12 +71,10 @@ class Learned:
         self.baseline = Baseline() if baseline is None else baseline
         """Shared by the engines that serve the model."""
         self.drops = Drops(DropPolicy())
-        self.drafting = StepTimes()
-        """Steps of the polls with drafts."""
+        self.drafting = StepTimes()  # steps of the polls with drafts
         self.saved = TimeSaved()
         self._plain = StepTimes()
-        self.used = BlocksByKey()
-        """Polls by the number of draft tokens in use."""
+        self.used = BlocksByKey()  # polls by the number of draft tokens in use
         self._reader = StepReader()
         self._latencies: Mapping[Latency, Buckets] | None = None
         self._method = self._known = DraftingMethod()

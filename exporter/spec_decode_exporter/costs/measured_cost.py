@@ -57,16 +57,14 @@ from spec_decode_exporter.costs.steps import (
 )
 from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
 
-MIN_SECONDS: Final = 60.0
-"""Seconds of the engine near a load, with steps of both kinds."""
+MIN_SECONDS: Final = 60.0  # seconds of the engine near a load, with steps of both kinds
 MIN_SECONDS_BESIDE: Final = 30.0
 """The same beside steps of others without speculation: it has to show those that draft alone."""
 MIN_DEVIATION: Final = 0.1
 """Standard deviation of f that is exceeded: with less, nothing separates drafting steps from plain ones."""
 MOST_OTHERS: Final = 9.0
 """Weight of steps of others over that of the engine's own, at most: a day of them would hide a minute."""
-LEAST_ERROR: Final = 0.05
-"""Least half-width of the bounds of κ, relative, whatever the amount of data."""
+LEAST_ERROR: Final = 0.05  # least half-width of the bounds of κ, relative, whatever the amount of data
 REACHES: Final = (1, 2)
 """Places on each side of a load whose steps count; the second if the first shows no cost at any load."""
 POSSIBLE_GROWTH: Final = (0.0, 1.0)
@@ -78,10 +76,8 @@ DRAFTING_PREFILLS: Final = 0.15
 """Excess of a prefill in drafting steps over that in plain ones. Assumed: 0 where arithmetic limits both."""
 LINE_MISFIT, LINE_POINTS = 0.03, 16
 """Relative difference of a step from these lines, as by the padding of CUDA graphs, and at how many loads."""
-UNSURE: Final = 1.5
-"""Ratio of ranges from which on a cost is much surer than another."""
-MAX_HALF: Final = 10.0
-"""Greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown."""
+UNSURE: Final = 1.5  # ratio of ranges from which on a cost is much surer than another
+MAX_HALF: Final = 10.0  # greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
 ANOTHER_DAY: Final = 0.10
 """Relative difference of step times without speculation between two days at the same load."""
@@ -95,10 +91,8 @@ class StepsWithoutSpeculation(NamedTuple):
     source: CostSource
     times: Sequence[StepTimes]
     another_day: bool = False
-    undrafted: Interval = NOTHING
-    """What a drafter costs in them."""
-    is_repeated: bool = False
-    """True if drafting steps run as long a pass for each further token: κ limits it."""
+    undrafted: Interval = NOTHING  # what a drafter costs in them
+    is_repeated: bool = False  # True if drafting steps run as long a pass for each further token: κ limits it
 
 
 def costs(

@@ -16,8 +16,7 @@ class Interval(NamedTuple):
     high: float
 
 
-NOTHING: Final = Interval(0.0, 0.0, 0.0)
-"""Cost of what does not run."""
+NOTHING: Final = Interval(0.0, 0.0, 0.0)  # cost of what does not run
 LAYER, PASS, MODEL, SEARCH, ANY = "layer", "pass", "model", "search", "any"
 KINDS: Final = {
     **dict.fromkeys(("eagle", "eagle3", "mtp", "mlp_speculator"), LAYER),
@@ -30,8 +29,7 @@ DRAFT_MODEL: Final = "draft_model"
 METHODS: Final = (*KINDS, "custom_class", "extract_hidden_states")
 _CACHE_ALONE: Final = frozenset({"dflash", "dspark"})
 """Methods that only store keys and values in a step without drafts."""
-_UNDRAFTED: Final = Interval(0.0, 0.06, 0.5)
-"""A pass of a drafter in a step without drafts."""
+_UNDRAFTED: Final = Interval(0.0, 0.06, 0.5)  # a pass of a drafter in a step without drafts
 
 
 def present_name(method: str) -> str:

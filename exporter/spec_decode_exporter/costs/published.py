@@ -29,8 +29,7 @@ from spec_decode_exporter.costs.model_architecture import data_rows
 
 POWERS: Final = {LAYER: 0.8, MODEL: 1.0, PASS: 0.3, SEARCH: 0.3, ANY: 0.0}
 """a by kind. The median of 23 pairs of K in one source is 0.83 for layers; of passes there is one pair."""
-LOW, HIGH = 0.05, 0.95
-"""Quantiles of the published costs that are the ends of a range."""
+LOW, HIGH = 0.05, 0.95  # quantiles of the published costs that are the ends of a range
 CHEAPER, DEARER, LEAST = 3.0, 1.15, 0.003
 """Factors by which a range is wider than these quantiles, and the least extra cost."""
 REACH: Final = 8.0
@@ -70,8 +69,7 @@ class PublishedShare(NamedTuple):
     """Published costs at which an acceptance would pay."""
 
     paying: int
-    costs: int
-    """All of them."""
+    costs: int  # all of them
 
     @property
     def ratio(self) -> float:
@@ -83,8 +81,7 @@ class PublishedCosts(NamedTuple):
     """Extra costs that others published near a load, ascending."""
 
     extras: Sequence[float]
-    range: Interval
-    """Range of the extra cost."""
+    range: Interval  # range of the extra cost
 
     def paid_by(self, extra: float) -> PublishedShare:
         """Return the costs below an extra cost that an acceptance pays for; rows count alike."""

@@ -16,22 +16,17 @@ from operator import mul
 from typing import Final, NamedTuple
 
 Matrix = list[list[float]]
-_OWN_VARIATION: Final = 1e-8
-"""Share of its sum of squares that a regressor must have beside the others."""
+_OWN_VARIATION: Final = 1e-8  # share of its sum of squares that a regressor must have beside the others
 
 
 class Fit(NamedTuple):
     """A fit; a regressor without variation of its own has the coefficient 0."""
 
     coefficients: list[float]
-    inverse: Matrix
-    """(ZᵀWX)⁻¹."""
-    instruments: Matrix
-    """ZᵀWZ."""
-    variance: float
-    """Variance of a residual of weight 1."""
-    degrees: float
-    """Degrees of freedom of that variance."""
+    inverse: Matrix  # (ZᵀWX)⁻¹
+    instruments: Matrix  # ZᵀWZ
+    variance: float  # variance of a residual of weight 1
+    degrees: float  # degrees of freedom of that variance
 
     def ratio(self, regressor: int) -> tuple[float, float]:
         """Return a coefficient over the first one, and its standard error by the delta method."""

@@ -29,8 +29,7 @@ from spec_decode_exporter.costs.regression import Matrix, gram_matrix, upper_tri
 from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import TORN_DRAFTS, Increment
 
-HALF_LIFE_SECONDS: Final = 12 * 3600.0
-"""Half-life of the weights: requests are longer at night."""
+HALF_LIFE_SECONDS: Final = 12 * 3600.0  # Half-life of the weights: requests are longer at night
 PER_DOUBLING: Final = 4
 MAX_LOAD: Final = 2.0**16
 SHARE, LOAD, PROMPT, SHARE_LOAD, SHARE_PROMPT, RATE, SHARE_RATE, TIME = range(1, 9)
@@ -39,8 +38,7 @@ SIZE: Final = 9
 SLOW_DEVIATION: Final = 0.03
 """Relative standard deviation of step times by the contexts of the running requests: with 32 requests of
 2,000 tokens, an 8B model reads a third as many bytes of the cache as of weights."""
-SLOW_SECONDS: Final = 60.0
-"""Time constant of this variation, the stay of requests."""
+SLOW_SECONDS: Final = 60.0  # time constant of this variation, the stay of requests
 UNCOUNTED_SHARE: Final = 0.02
 """Tokens beyond one a decode step, as a share of the steps, that accepted drafts alone explain."""
 _TRIANGLE: Final = SIZE * (SIZE + 1) // 2
@@ -70,13 +68,10 @@ class StepSums(NamedTuple):
     polls: Amount
     seconds: Amount
     draft_tokens: Amount
-    drafting_running: Amount
-    """Σ over the steps that draft: running requests."""
-    context: Amount
-    """Σ over the admitted ``requests``: prompt tokens and half of the generation tokens."""
+    drafting_running: Amount  # Σ over the steps that draft: running requests
+    context: Amount  # Σ over the admitted ``requests``: prompt tokens and half of the generation tokens
     requests: Amount
-    wall: UnixTime
-    """Unix time of the newest step."""
+    wall: UnixTime  # Unix time of the newest step
 
     @classmethod
     def of(

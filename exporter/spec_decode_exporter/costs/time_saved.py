@@ -22,8 +22,7 @@ class DecodeTime(NamedTuple):
     """Seconds that requests decoded, and those of the same tokens without speculation."""
 
     actual: Seconds = 0.0
-    plain: Seconds = 0.0
-    """Without speculation, by the best guess of the cost."""
+    plain: Seconds = 0.0  # without speculation, by the best guess of the cost
     plain_lower: Seconds = 0.0
     plain_upper: Seconds = 0.0
 
@@ -41,8 +40,7 @@ class DecodeTime(NamedTuple):
 class DayTime:
     """Decode time of one day in UTC."""
 
-    since: UnixTime = 0.0
-    """Time of the first counted poll; 0 before it."""
+    since: UnixTime = 0.0  # time of the first counted poll; 0 before it
     time: DecodeTime = field(default_factory=DecodeTime)
     source: CostSource | None = None
     """Source of the cost of the speed-ups: with another one the sum begins again."""
@@ -57,8 +55,7 @@ class TimeSaved:
 
     def __init__(self) -> None:
         """Count nothing yet."""
-        self.total = DecodeTime()
-        """Since the exporter first saw the engine."""
+        self.total = DecodeTime()  # since the exporter first saw the engine
         self.today = DayTime()
         self._counted = 0
 

@@ -21,16 +21,12 @@ from spec_decode_exporter.core.numbers import Amount
 from spec_decode_exporter.drops.noise import Cusum, Noise, Variance, threshold
 from spec_decode_exporter.drops.sums import MOST_STEPS, Drop, DropKind, Intervals, LiveDrop, Sums, Transition
 
-INTERVAL: Final = 5.0
-"""Seconds of an interval, the smallest part that is learned."""
-LAG: Final = 20.0
-"""Age of the newest interval in the baseline, in seconds."""
+INTERVAL: Final = 5.0  # seconds of an interval, the smallest part that is learned
+LAG: Final = 20.0  # age of the newest interval in the baseline, in seconds
 MEMORY, NOISE_MEMORY = 1800.0, 4 * 3600.0
 """Memory of the baseline, and of the variances, which need far more units, in seconds with units."""
-FROZEN: Final = 1800.0
-"""Seconds of a drop after which the baseline is reset."""
-MAX_SUM_SECONDS: Final = 900.0
-"""Longest sums whose variance counts; the baseline follows slower changes."""
+FROZEN: Final = 1800.0  # seconds of a drop after which the baseline is reset
+MAX_SUM_SECONDS: Final = 900.0  # longest sums whose variance counts; the baseline follows slower changes
 UNCERTAIN_SECONDS: Final = 600.0
 """History with which a variance is doubled: requests may last longer than the history."""
 UNSEEN_REQUESTS: Final = 50.0
@@ -45,8 +41,7 @@ MIN_SIZE: Final = 1e-6
 """Size of a drop, in counts of a unit, that can be found: steps that hardly draft have nothing to lose."""
 MIN_VARIANCE: Final = 0.25
 """Minimum variance of a unit, that of a fair coin: even a drafter without misses may miss one day."""
-NORMAL_SECONDS: Final = 30.0
-"""Time with normal units after which a drop is over."""
+NORMAL_SECONDS: Final = 30.0  # time with normal units after which a drop is over
 NORMAL_SPAN: Final = NORMAL_SECONDS + INTERVAL
 """Age of the oldest of these units, and the lag of the baseline during a drop."""
 NORMAL_SHARE: Final = 1 / 4
@@ -59,8 +54,7 @@ class DropSettings(NamedTuple):
     """Settings of a kind of drop."""
 
     kind: DropKind
-    counted: Callable[[Sums], float]
-    """Count whose fall is detected, by its units."""
+    counted: Callable[[Sums], float]  # count whose fall is detected, by its units
     sizes: Callable[[Sums, float], tuple[float, float]]
     """Falls of the mean that the two sums find fastest, by baseline and policy; the smaller one first."""
 
@@ -86,12 +80,10 @@ class DecodeSteps(NamedTuple):
     """Decode steps of an increment."""
 
     number: int
-    searches: bool
-    """True if the method is known to search for text."""
+    searches: bool  # True if the method is known to search for text
     drafts_always: bool = False
     """True if the method is known to draft in every step; False if it searches or is unknown."""
-    requests: int = 0
-    """Requests that began to decode."""
+    requests: int = 0  # requests that began to decode
 
 
 @dataclass(slots=True)
@@ -101,20 +93,15 @@ class DetectorState:
     time: Intervals = field(default_factory=Intervals)
     baseline: Sums = field(default_factory=Sums)
     noise: Noise = field(default_factory=Noise)
-    requests: Amount = 0.0
-    """Requests whose units the variances are of."""
+    requests: Amount = 0.0  # requests whose units the variances are of
     cusums: Annotated[list[Cusum], Field(min_length=2, max_length=2)] = field(
         default_factory=lambda: [Cusum(), Cusum()]
     )
     """One for each size; the first one is mirrored during a drop."""
-    found: Amount | None = None
-    """Moment of the detection of the present drop; None without a drop."""
-    drop: Sums = field(default_factory=Sums)
-    """Units since the present drop began."""
-    changed: Amount = 0.0
-    """Most likely moment of the last begin or end of a drop."""
-    learns_from: Amount = 0.0
-    """Earliest begin of an interval to learn from; before it was a drop."""
+    found: Amount | None = None  # moment of the detection of the present drop; None without a drop
+    drop: Sums = field(default_factory=Sums)  # units since the present drop began
+    changed: Amount = 0.0  # most likely moment of the last begin or end of a drop
+    learns_from: Amount = 0.0  # earliest begin of an interval to learn from; before it was a drop
 
 
 class Detector:
@@ -124,8 +111,7 @@ class Detector:
         """Detect drops by ``policy``, which may be replaced at any time."""
         self.settings, self.policy = settings, policy
         self.state = DetectorState()
-        self.shared_by = 1
-        """Number of detectors that share the policy's budget of false alarms."""
+        self.shared_by = 1  # number of detectors that share the policy's budget of false alarms
         self.steps = DecodeSteps(0, searches=True)
         """The newest ones if the units are decode steps, for what is known about their method."""
         self.variances: list[Variance] = []

@@ -21,12 +21,9 @@ from pydantic import AliasChoices, Field
 from spec_decode_exporter.core.numbers import Amount, Product
 from spec_decode_exporter.drops.sums import Sums, Units
 
-LENGTHS: Final = tuple(32 << power for power in range(14))
-"""Units of the sums whose variance is measured."""
-MIN_DIFFERENCES: Final = 4
-"""Differences that a variance needs."""
-_FREEDOM: Final = 2 / 3
-"""Degrees of freedom of a difference: neighbouring differences share a sum."""
+LENGTHS: Final = tuple(32 << power for power in range(14))  # units of the sums whose variance is measured
+MIN_DIFFERENCES: Final = 4  # differences that a variance needs
+_FREEDOM: Final = 2 / 3  # degrees of freedom of a difference: neighbouring differences share a sum
 
 
 class Variance(NamedTuple):
@@ -43,13 +40,11 @@ class Differences:
     units: Units = 0.0
     """Of the incomplete sum, like its count. Older state files have counts as accepted tokens."""
     count: Annotated[Amount, Field(validation_alias=AliasChoices("count", "accepted"))] = 0.0
-    last_units: Units = 0.0
-    """Of the last complete sum."""
+    last_units: Units = 0.0  # of the last complete sum
     last_count: Annotated[Amount, Field(validation_alias=AliasChoices("last_count", "last_accepted"))] = 0.0
     weight: Amount = 0.0
     squared_weight: Amount = 0.0
-    sum: Product = 0.0
-    """Weighted sum of (A₁/D₁ - A₂/D₂)² / (1/D₁ + 1/D₂)."""
+    sum: Product = 0.0  # weighted sum of (A₁/D₁ - A₂/D₂)² / (1/D₁ + 1/D₂)
 
     def add(self, units: float, count: float, complete_at: float) -> tuple[float, float] | None:
         """Extend the incomplete sum; once it is complete, compare it with the one before, and return it."""
@@ -140,8 +135,7 @@ class Cusum:
     sum: Product = 0.0
     since: Sums = field(default_factory=Sums)
     """Units since the sum was last 0: the most likely begin of a change."""
-    began: Amount = 0.0
-    """Moment of that begin."""
+    began: Amount = 0.0  # moment of that begin
 
     def exceeds(self, evidence: float, limit: Callable[[], float], increment: Sums, moment: float) -> bool:
         """Add the evidence of an increment; return whether the sum exceeds the limit."""

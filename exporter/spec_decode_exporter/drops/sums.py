@@ -44,12 +44,9 @@ class Drop:
     transition: Transition
     baseline_length: float
     """Acceptance length of the baseline, in tokens; for ``DRAFTING`` its tokens per decode step."""
-    length: float
-    """The same over the ``seconds``."""
-    seconds: float
-    """Time with drafts since the change; for ``DRAFTING``, with decode steps."""
-    age: float | None = None
-    """Seconds since the most likely moment of the change; None of a reset baseline."""
+    length: float  # the same over the ``seconds``
+    seconds: float  # time with drafts since the change; for ``DRAFTING``, with decode steps
+    age: float | None = None  # seconds since the most likely moment of the change; None of a reset baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +54,8 @@ class LiveDrop:
     """A present drop that began at a moment; lengths are as in ``Drop``."""
 
     baseline_length: float
-    length: float
-    """Over the last 30 to 35 s; without drafts in them, or earlier, since the drop began."""
-    age: float
-    """Seconds since the drop began."""
+    length: float  # over the last 30 to 35 s; without drafts in them, or earlier, since the drop began
+    age: float  # seconds since the drop began
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +84,11 @@ class Sums:
     accepted: Amount = 0.0
     squares: Amount = 0.0
     """Σ over the units of (accepted tokens)²; of decode steps, the number of those with a draft."""
-    drafted: Amount = 0.0
-    """Units with a draft, if the units are decode steps."""
-    partly: Amount = 0.0
-    """Units of intervals of which some units have a draft, and some have none."""
-    requests: Amount = 0.0
-    """Requests that began to decode, if the units are decode steps."""
-    squared_weights: Amount = 0.0
-    """Σ w² over the units with their weights w."""
-    end: Seconds = 0.0
-    """End, by ``Intervals.elapsed``."""
+    drafted: Amount = 0.0  # units with a draft, if the units are decode steps
+    partly: Amount = 0.0  # units of intervals of which some units have a draft, and some have none
+    requests: Amount = 0.0  # requests that began to decode, if the units are decode steps
+    squared_weights: Amount = 0.0  # Σ w² over the units with their weights w
+    end: Seconds = 0.0  # End, by ``Intervals.elapsed``
 
     def add(self, other: Sums, kept: float = 1.0) -> None:
         """Multiply the weights of all units so far by ``kept``, and add units with the weight 1."""
@@ -138,8 +128,7 @@ class Intervals:
 
     elapsed: Seconds = 0.0
     """Observed time: the only clock of a detector, since a state file cannot hold a monotonic clock."""
-    active: Seconds = 0.0
-    """Observed time with units."""
+    active: Seconds = 0.0  # observed time with units
     filling: Sums = field(default_factory=Sums)
     held: Annotated[list[Sums], Field(max_length=16)] = field(default_factory=list)
     """Complete intervals, oldest first: at most 9."""

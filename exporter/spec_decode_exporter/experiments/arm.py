@@ -39,8 +39,7 @@ class SpeedupBasis(StrEnum):
 
     TIME_PER_OUTPUT_TOKEN = "time_per_output_token"  # noqa: S105 - a token of text
     """Σ inter-token latency / (G - F)."""
-    END_TO_END = "end_to_end"
-    """Mean time of a finished request, from its arrival to its last token."""
+    END_TO_END = "end_to_end"  # mean time of a finished request, from its arrival to its last token
     THROUGHPUT_PER_REQUEST = "throughput_per_request"
     """Generation tokens per second of each running request; here its inverse, request seconds per token."""
 
@@ -49,20 +48,15 @@ class SpeedupBasis(StrEnum):
 class Arm:
     """Engines of an arm over one window; each value is computed once, if read."""
 
-    windows: Sequence[Window]
-    """Windows of the engines with polls."""
-    length: float
-    """Length of the window in seconds."""
-    newest: float
-    """End of the window (monotonic); the same for all arms of an experiment."""
+    windows: Sequence[Window]  # windows of the engines with polls
+    length: float  # length of the window in seconds
+    newest: float  # end of the window (monotonic); the same for all arms of an experiment
     baseline: Arm | None = None
     """Arm that it is compared with, over the same window; None for the baseline itself."""
     method: str | None = None
     """Method by which all engines draft; None if it differs or is unknown, or without one."""
-    types: ArmTypes = field(default_factory=dict)
-    """Times of requests by type, from per-request data."""
-    histograms: Sequence[Mapping[Latency, Buckets]] = ()
-    """Histograms of each engine over this window."""
+    types: ArmTypes = field(default_factory=dict)  # times of requests by type, from per-request data
+    histograms: Sequence[Mapping[Latency, Buckets]] = ()  # histograms of each engine over this window
 
     @cached_property
     def _engines(self) -> list[WindowFigures]:

@@ -16,10 +16,8 @@ from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.engine_windows import Window
 
-OFF: Final = "off"
-"""Method of an engine that does not speculate."""
-MIN_COVERAGE: Final = 0.5
-"""Share of an arm's tokens that requests with a known type must have."""
+OFF: Final = "off"  # method of an engine that does not speculate
+MIN_COVERAGE: Final = 0.5  # share of an arm's tokens that requests with a known type must have
 _WINS: Final = "wins"
 _DECODING, _WHOLE = SpeedupBasis.TIME_PER_OUTPUT_TOKEN, SpeedupBasis.END_TO_END
 
@@ -30,8 +28,7 @@ class Member:
 
     labels: Mapping[str, str]
     """Labels that arms match: ``name``, ``model_name``, ``method`` and the target's own labels."""
-    windows: tuple[Window, ...]
-    """Windows, ascending by length; empty if the engine is gone."""
+    windows: tuple[Window, ...]  # Windows, ascending by length; empty if the engine is gone
     histograms: Mapping[Latency, Buckets] = field(default_factory=dict, repr=False)
     """Histograms over the longest window; empty if the server has none."""
     types: TypeTimesOf = field(default=lambda _begin, _end: {}, compare=False)
@@ -42,12 +39,10 @@ class Member:
 class ArmFindings:
     """Results of an arm."""
 
-    windows: tuple[Arm, ...]
-    """Windows, ascending by length; at least one."""
+    windows: tuple[Arm, ...]  # Windows, ascending by length; at least one
     wins: Mapping[SpeedupBasis, bool]
     """True if it is significantly the fastest (95 %) over the longest window."""
-    serves: frozenset[tuple[str, str]] = frozenset()
-    """Model names and methods of its engines."""
+    serves: frozenset[tuple[str, str]] = frozenset()  # model names and methods of its engines
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +51,7 @@ class Experiment:
 
     name: str
     baseline: str
-    arms: Mapping[str, ArmFindings]
-    """Arms by name, in configured order; the baseline is one of them."""
+    arms: Mapping[str, ArmFindings]  # arms by name, in configured order; the baseline is one of them
     faster: frozenset[tuple[str, str]]
     """Pairs of arms of which the first is significantly faster (95 %), whatever their traffic explains.
 

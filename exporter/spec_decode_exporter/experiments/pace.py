@@ -22,8 +22,7 @@ class ArmSpeedup(NamedTuple):
     """Speed-up of an arm over another one."""
 
     value: float
-    estimate: Estimate | None
-    """Value with its 95 % bounds at equal traffic; None if unknown."""
+    estimate: Estimate | None  # value with its 95 % bounds at equal traffic; None if unknown
     reason: Traffic | None = None
     """Part of the traffic without whose difference it would be significant, or would have bounds."""
 
@@ -32,10 +31,8 @@ class Pace(NamedTuple):
     """Time of an arm by one basis; less is faster. Each basis has its own unit."""
 
     value: float
-    relative_error: float | None = None
-    """Standard error over value; None if unknown."""
-    degrees: int = 0
-    """Degrees of freedom of that error."""
+    relative_error: float | None = None  # standard error over value; None if unknown
+    degrees: int = 0  # degrees of freedom of that error
 
     @classmethod
     def of(cls, above: Sequence[float], below: Sequence[float], cosines: int) -> Pace:
@@ -60,10 +57,8 @@ class Pace(NamedTuple):
 class TypeTimes(NamedTuple):
     """Requests of one type in one arm."""
 
-    seconds: float
-    """Time from the first token to the last."""
-    tokens: float
-    """Tokens after the first."""
+    seconds: float  # time from the first token to the last
+    tokens: float  # tokens after the first
 
 
 ArmTypes = Mapping[str, TypeTimes]

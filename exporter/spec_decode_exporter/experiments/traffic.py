@@ -19,8 +19,7 @@ from spec_decode_exporter.figures.estimate import Estimate, ratio
 class Traffic(StrEnum):
     """Part of the traffic; the value is the ``kind`` label."""
 
-    LOAD = "load"
-    """Requests per second, or running requests, of an engine."""
+    LOAD = "load"  # requests per second, or running requests, of an engine
     PROMPT_TOKENS = "prompt_tokens"
     OUTPUT_TOKENS = "output_tokens"
     PREFIX_CACHE = "prefix_cache"
@@ -29,14 +28,12 @@ class Traffic(StrEnum):
     """Share of the steps with a draft; for references alone, since arms may draft by different methods."""
     ACCEPTANCE = "acceptance"
     """Inverse acceptance length at the draft positions that two arms of one method have in common."""
-    REQUEST_TYPES = "request_types"
-    """Time per token, as far as the mix of request types explains it."""
+    REQUEST_TYPES = "request_types"  # time per token, as far as the mix of request types explains it
 
 
 CHANCE: Final = 1.05
 """Factor by which the traffic of balanced arms differs by chance within minutes: sampling errors have it."""
-MAX_WAITING: Final = 0.02
-"""Waiting requests over running ones, up to which they wait for the next step alone."""
+MAX_WAITING: Final = 0.02  # waiting requests over running ones, up to which they wait for the next step alone
 Figures = Mapping[str, float]
 """Figures of one side, of one engine in the mean, by their keys in the table of figures."""
 Ratios = Mapping[Traffic, float | None]
@@ -47,12 +44,10 @@ _HITS, _PROMPT, _OUTPUT = "prefix_cache_hit_ratio", "prompt_tokens_per_request",
 class Row(NamedTuple):
     """Part of the traffic that figures show."""
 
-    key: str
-    """Figure that a caution shows."""
+    key: str  # figure that a caution shows
     ratio: Callable[[Figures, Figures], float | None]
     """Work of the first side over that of the second; None if unknown."""
-    limit: float
-    """Factor above which a comparison with a reference has a caution."""
+    limit: float  # factor above which a comparison with a reference has a caution
 
 
 def _of(*keys: str) -> Callable[[Figures, Figures], float | None]:
@@ -80,8 +75,7 @@ def _distance(value: float) -> float:
     return abs(log(value))
 
 
-LOADS: Final = ("running_requests", "requests_per_second")
-"""Figures of the load, each per engine."""
+LOADS: Final = ("running_requests", "requests_per_second")  # figures of the load, each per engine
 TRAFFIC: Final[Mapping[Traffic, Row]] = {
     # Equal arrivals give the slower side more running requests (Little's law); with equal concurrency the
     # faster side begins more of them. The clients fix one of the two.

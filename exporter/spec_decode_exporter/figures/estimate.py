@@ -22,15 +22,12 @@ from typing import Final, NamedTuple
 from spec_decode_exporter.figures.student_t import t_quantile
 
 SHORT_SECONDS: Final = 30.0
-MIN_BOUND_REQUESTS: Final = 5
-"""Effective requests through a window that bounds need."""
+MIN_BOUND_REQUESTS: Final = 5  # effective requests through a window that bounds need
 LIVES_PER_COSINE: Final = 3.3
 """A cosine must be slow compared with the life of a request, or it underestimates the variance."""
 _SHORT_COSINES, _MIN_COSINES, MAX_COSINES = 3, 2, 12
-_GROWTH: Final = 0.6
-"""Exponent of the number of cosines by the window's length: 3 at 30 s, 12 at 300 s."""
-Column = Sequence[float]
-"""A value of each increment, oldest first, or what ``projected`` returns of them."""
+_GROWTH: Final = 0.6  # exponent of the number of cosines by the window's length: 3 at 30 s, 12 at 300 s
+Column = Sequence[float]  # a value of each increment, oldest first, or what ``projected`` returns of them
 Range = tuple[float, float]
 
 
@@ -40,10 +37,8 @@ class Estimate(NamedTuple):
     value: float
     lower: float
     upper: float
-    standard_error: float
-    """At least that of independent drafts."""
-    degrees: int = 0
-    """Degrees of freedom of the error: the cosines that it is the mean of; 0 if unknown."""
+    standard_error: float  # at least that of independent drafts
+    degrees: int = 0  # degrees of freedom of the error: the cosines that it is the mean of; 0 if unknown
 
     @property
     def half_width(self) -> float:

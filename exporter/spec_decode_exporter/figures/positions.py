@@ -19,8 +19,7 @@ from spec_decode_exporter.window.engine_windows import Window, columns, position
 
 MIN_DRAFTS: Final = 10
 """Drafts of an increment: fewer drafts of different lengths often have T = k·D by chance."""
-_MIN_SHARE: Final = 0.5
-"""Share of the drafts that are in regimes."""
+_MIN_SHARE: Final = 0.5  # share of the drafts that are in regimes
 _MIN_SHORT_SHARE: Final = 0.05
 """Share of the drafts that are in regimes below K; with fewer, all figures are nearly those of K."""
 
@@ -30,8 +29,7 @@ class Regime(NamedTuple):
 
     tokens: int
     drafts: int
-    accepted: tuple[int, ...]
-    """By position, k of them."""
+    accepted: tuple[int, ...]  # by position, k of them
 
 
 class Positions:

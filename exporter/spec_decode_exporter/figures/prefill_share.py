@@ -23,8 +23,7 @@ CURVATURE: Final = 1.25
 MAX_WAITING: Final = 2.0
 """Mean requests before their first token from which on steps without prompts are too rare to compare with."""
 _COEFFICIENTS: Final = 2
-_OWN_VARIATION: Final = 1e-8
-"""Share of its sum of squares that u must have: rounding leaves less."""
+_OWN_VARIATION: Final = 1e-8  # share of its sum of squares that u must have: rounding leaves less
 
 
 def highest_share(

@@ -21,8 +21,7 @@ T_QUANTILES: Final = (
     *(2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064),
 )
 """The 0.975 quantile of Student's t for 1 to 24 degrees of freedom: twice the most cosines of an estimate."""
-NORMAL_975: Final = 1.959964
-"""The 0.975 quantile of the normal distribution."""
+NORMAL_975: Final = 1.959964  # the 0.975 quantile of the normal distribution
 
 
 @lru_cache(maxsize=256)

@@ -26,18 +26,14 @@ MIN_ANSWERS: Final = 10
 """Finished requests that the variation of answer lengths needs; a few always look alike."""
 _ASSUMED_EQUAL_SHARE, _ASSUMED_LIFE_SHARE = 1 / 1.4, 0.66
 """Shares of unknown answer lengths: those of 50 to 500 tokens, evenly over the logarithm."""
-MAX_INCREMENTS: Final = 40
-"""Increments for bounds: twelve slow cosines do not resolve a fortieth of a window."""
+MAX_INCREMENTS: Final = 40  # increments for bounds: twelve slow cosines do not resolve a fortieth of a window
 MAX_PREFILL_INCREMENTS: Final = 300
 """Increments for the share of prefills, which a mean over several seconds does not show."""
-LIKE_LOADS: Final = 1.25
-"""Ratio up to which two loads are the same for a cost."""
+LIKE_LOADS: Final = 1.25  # ratio up to which two loads are the same for a cost
 SEEN_SHARE: Final = 2.0
 """Load over what polls see of it at most, if requests last a poll: one of almost two polls is seen once."""
-PREFILL_TOKENS: Final = 2048
-"""Tokens of a step: vLLM's smallest default of ``max_num_batched_tokens``."""
-MIN_SCHEDULE_POLLS: Final = 20
-"""Polls that the share of polls with a change of K needs."""
+PREFILL_TOKENS: Final = 2048  # tokens of a step: vLLM's smallest default of ``max_num_batched_tokens``
+MIN_SCHEDULE_POLLS: Final = 20  # polls that the share of polls with a change of K needs
 DRAFTED_SHARE: Final = 0.95
 """Share of the steps that have a draft if all of them draft: a page is rendered while the engine counts."""
 

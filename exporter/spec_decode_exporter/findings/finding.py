@@ -25,17 +25,14 @@ from spec_decode_exporter.window.poll import Check
 
 TAIL_OBSERVATIONS: Final = 100  # those that a 99th percentile needs; of fewer it is only the slowest one
 
-Values = Mapping[str, float]
-"""Numbers of a finding, by name; ratios between 0 and 1, times in seconds."""
+Values = Mapping[str, float]  # numbers of a finding, by name; ratios between 0 and 1, times in seconds
 
 
 class Severity(StrEnum):
     """Urgency of a finding."""
 
-    INFO = "info"
-    """Useful when reading the verdict."""
-    WARNING = "warning"
-    """A fault or an obstacle: an operator should act."""
+    INFO = "info"  # useful when reading the verdict
+    WARNING = "warning"  # a fault or an obstacle: an operator should act
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +55,7 @@ class FindingContext:
     evaluation: Evaluation
     broken: frozenset[Check]
     drops: DropStatus
-    reported_length: float | None = None
-    """Acceptance length that the engine itself reports."""
+    reported_length: float | None = None  # acceptance length that the engine itself reports
 
     @property
     def known(self) -> Knowledge:

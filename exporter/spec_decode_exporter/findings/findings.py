@@ -57,8 +57,7 @@ _BROKEN: Final = {
     Check.ONE_SERVER: "Creation times of the counters alternate: several servers answer at this address, and their counters mix. Name each server as its own target instead of this address, which may be a router's.",
 }
 
-FAULTS: Final = Rules(Severity.WARNING)
-"""Faults and obstacles: an operator should act."""
+FAULTS: Final = Rules(Severity.WARNING)  # faults and obstacles: an operator should act
 HINTS: Final = Rules(Severity.INFO)
 
 
@@ -423,8 +422,7 @@ def wide_bounds(context: FindingContext) -> Found | None:
     return Found(text, {"length": bounds.value, "lower": bounds.lower, "upper": bounds.upper})
 
 
-NAMES: Final = (*FAULTS.conditions, *HINTS.conditions)
-"""Names of all findings, in their order."""
+NAMES: Final = (*FAULTS.conditions, *HINTS.conditions)  # names of all findings, in their order
 
 
 def findings(

@@ -42,47 +42,38 @@ from spec_decode_exporter.scrape.engines import DRAFTS, MEANINGS, Counter
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, EngineName, Sample, engine_name
 
-MAX_BODY: Final = 2**20
-"""Maximum bytes of a response; one of this size takes the event loop some 20 ms."""
+MAX_BODY: Final = 2**20  # maximum bytes of a response; one of this size takes the event loop some 20 ms
 PAGE: Final = 3 * 3600
 SEARCH_PAGE: Final = 30 * 86_400
 """Seconds of a page of samples, and of one of readings, until a response is too large."""
 MIN_STEP: Final = 300
 """Seconds between two readings of the search, at least: a period without speculation is longer."""
-MAX_READINGS: Final = 10_000
-"""Readings of a series: servers answer 11,000 at most."""
+MAX_READINGS: Final = 10_000  # readings of a series: servers answer 11,000 at most
 MIN_HISTOGRAM_STEP: Final = 15
 MAX_HISTOGRAMS: Final = 96
 """Least seconds between two readings of the histograms of a period, and their maximum number."""
 MAX_SECONDS: Final = 86_400.0
 """Seconds of samples that are read, of the end of a period: older ones would have an eighth of the weight."""
-ROLLOUT_SECONDS: Final = 900.0
-"""Seconds for which a process and its successor run side by side, at most."""
-MAX_OTHERS: Final = 16
-"""Maximum other processes of a group whose times without speculation are searched."""
-MAX_PERIODS: Final = 3
-"""Periods that are read until one is a baseline."""
-SCRAPES_SLICE: Final = 20
-"""Scrapes between two yields to the event loop: they take some 5 ms."""
+ROLLOUT_SECONDS: Final = 900.0  # seconds for which a process and its successor run side by side, at most
+MAX_OTHERS: Final = 16  # maximum other processes of a group whose times without speculation are searched
+MAX_PERIODS: Final = 3  # periods that are read until one is a baseline
+SCRAPES_SLICE: Final = 20  # scrapes between two yields to the event loop: they take some 5 ms
 _WINDOW_SECONDS: Final = 900.0
 """Longest window of an engine's monitor: no evaluation is read, so it only bounds the memory."""
 _ACTIVITY: Final = (Counter.GENERATION_TOKENS, *DRAFTS)
 _NO_PERIOD: Final = (
     "it has no period without speculation and with requests for a minute; a longer `lookback` may have one"
 )
-_NAMED: Final = 3
-"""Servers that an error names."""
+_NAMED: Final = 3  # servers that an error names
 _NAME_LENGTH: Final = 60
 
 
 class FoundPeriod(NamedTuple):
     """Time in which a target may have served a model without speculation."""
 
-    begin: float
-    """Unix time."""
+    begin: float  # Unix time
     end: float
-    ended: bool
-    """Drafts ended it."""
+    ended: bool  # drafts ended it
 
 
 class FoundBaseline(NamedTuple):
@@ -101,8 +92,7 @@ class Activity:
         self._drafts: dict[EngineName, float] = {}
         self._sums: defaultdict[str, dict[float, dict[Counter, float]]] = defaultdict(dict)
         """Generated tokens and drafts, summed over engines, by model and Unix time."""
-        self.begin, self.end = inf, -inf
-        """Unix times of the first and the last reading."""
+        self.begin, self.end = inf, -inf  # Unix times of the first and the last reading
         self.periods: Mapping[str, Sequence[FoundPeriod]] = {}
         """Periods without drafts of each model, newest first."""
 

@@ -19,11 +19,9 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.client import Client
 
-CHECK_SECONDS: Final = 5.0
-"""Seconds between two looks for targets whose history is due."""
+CHECK_SECONDS: Final = 5.0  # seconds between two looks for targets whose history is due
 READ_AGAIN_SECONDS: Final = 86_400.0
-TRY_AGAIN_SECONDS: Final = 3600.0
-"""Seconds after a failure."""
+TRY_AGAIN_SECONDS: Final = 3600.0  # seconds after a failure
 MAX_READING_SECONDS: Final = 600.0
 """Maximum seconds of the reading of one target, and of the search for the servers of a history."""
 
@@ -40,8 +38,7 @@ def open_client(settings: PrometheusSettings) -> Client:
 class _Plan:
     """Next reading of a target's history."""
 
-    moment: float = -inf
-    """Monotonic; a new target is read at once."""
+    moment: float = -inf  # Monotonic; a new target is read at once
     reason: str | None = None
     """Reason why the last reading failed; empty after a success, None before the first result."""
 

@@ -20,17 +20,13 @@ from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.layout import Layout, ParsedSeries
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, EngineName, PageMap, Sample
 
-DEFAULT_INTERVAL: Final = 60.0
-"""Seconds between two scrapes, where too few show it."""
-MIN_PAGE: Final = 60
-"""Seconds of the smallest page; a server that refuses even that refuses everything."""
-MAX_LAYOUTS: Final = 64
-"""Maximum combinations of series that scrapes of one page of samples lack."""
+DEFAULT_INTERVAL: Final = 60.0  # seconds between two scrapes, where too few show it
+MIN_PAGE: Final = 60  # seconds of the smallest page; a server that refuses even that refuses everything
+MAX_LAYOUTS: Final = 64  # maximum combinations of series that scrapes of one page of samples lack
 
 Fetch = Callable[[float, int], Awaitable[Sequence[SampledSeries]]]
 """Returns the samples of a number of seconds up to a Unix time."""
-Scrape = tuple[float, Mapping[EngineName, Sample]]
-"""Unix time and samples of a scrape."""
+Scrape = tuple[float, Mapping[EngineName, Sample]]  # Unix time and samples of a scrape
 _Row = tuple[float, Sequence[float]]
 
 
@@ -61,14 +57,10 @@ class TargetSamples:
 
     api: QueryApi
     target: HistoryTarget
-    seconds: int
-    """Length of a page."""
-    interval: float = 0.0
-    """Usual seconds between two scrapes; 0 with fewer than three."""
-    unreadable: int = 0
-    """Scrapes that were left out: a counter had a value that no counter can have."""
-    reason: str = ""
-    """Reason of the last one."""
+    seconds: int  # length of a page
+    interval: float = 0.0  # usual seconds between two scrapes; 0 with fewer than three
+    unreadable: int = 0  # scrapes that were left out: a counter had a value that no counter can have
+    reason: str = ""  # reason of the last one
     _last: float = 0.0
     _with_latencies: bool = False
 

@@ -41,40 +41,28 @@ from spec_decode_exporter.window.engine_windows import NANO, Window
 from spec_decode_exporter.window.poll import Counters, Poll
 
 SHORT_SLOT, LONG_SLOT = 900.0, 3600.0
-SHORT_SLOTS_UP_TO: Final = 8 * 86400.0
-"""Length of a history up to which slots are short."""
+SHORT_SLOTS_UP_TO: Final = 8 * 86400.0  # length of a history up to which slots are short
 REPORTED_SECONDS: Final = 86_400.0
 """Longest time, the newest with drafts or the end of a recording, that is evaluated as an observation."""
-BASELINE_SECONDS: Final = 30 * 86_400.0
-"""Time before a history in which baselines are searched too."""
+BASELINE_SECONDS: Final = 30 * 86_400.0  # time before a history in which baselines are searched too
 MAX_SLOTS: Final = 20_000
 """Maximum slots of an engine: twice those of 400 days. Each reset of a counter begins one."""
-PAGE: Final = 3600
-"""Seconds of a page of samples: some 10 MB of memory at one second between two scrapes."""
+PAGE: Final = 3600  # seconds of a page of samples: some 10 MB of memory at one second between two scrapes
 
-Progress = Callable[[float], None]
-"""Called with the share of the work that is done, 0 to 1."""
-Knows = Callable[[str], Assumptions]
-"""Returns the knowledge of the engines of a model besides their counters."""
+Progress = Callable[[float], None]  # called with the share of the work that is done, 0 to 1
+Knows = Callable[[str], Assumptions]  # returns the knowledge of the engines of a model besides their counters
 
 
 class SlotOutcome(StrEnum):
     """Benefit of speculation in one slot, the worst first."""
 
-    HURT = "hurt"
-    """Slower than without: the upper bound of the speed-up is below 1."""
-    UNCLEAR = "unclear"
-    """The bounds include 1, or there are too few data for bounds."""
-    UNCOUNTED = "not counted"
-    """It decoded more than a token a step, and its drafts are not in the history."""
-    UNKNOWN = "unknown"
-    """The history does not tell whether it drafted."""
-    PAID = "paid"
-    """Faster than without speculation: the lower bound of the speed-up is at least 1."""
-    PLAIN = "without drafts"
-    """The engine decoded without drafts."""
-    IDLE = "idle"
-    """The engine decoded nothing."""
+    HURT = "hurt"  # slower than without: the upper bound of the speed-up is below 1
+    UNCLEAR = "unclear"  # the bounds include 1, or there are too few data for bounds
+    UNCOUNTED = "not counted"  # it decoded more than a token a step, and its drafts are not in the history
+    UNKNOWN = "unknown"  # the history does not tell whether it drafted
+    PAID = "paid"  # faster than without speculation: the lower bound of the speed-up is at least 1
+    PLAIN = "without drafts"  # the engine decoded without drafts
+    IDLE = "idle"  # the engine decoded nothing
 
     @classmethod
     def of(cls, speedup: Estimate | None, even: float = 1.0) -> SlotOutcome:
@@ -88,29 +76,20 @@ class SlotOutcome(StrEnum):
 class Slot:
     """An engine between two Unix times, in one process of its server; or the sum of several slots."""
 
-    begin: float
-    """Unix time."""
+    begin: float  # Unix time
     end: float
-    seconds: float
-    """Covered seconds."""
+    seconds: float  # covered seconds
     outcome: SlotOutcome
-    tokens: int
-    """K; 0 without drafts."""
-    era: int
-    """Number of the changes of K before."""
-    process: int
-    """Number of the restarts before."""
+    tokens: int  # K; 0 without drafts
+    era: int  # number of the changes of K before
+    process: int  # number of the restarts before
     drafts: int
     draft_tokens: int
     accepted_tokens: int
-    generated: int
-    """Generation tokens."""
-    decode_seconds: float
-    """Decode time, summed over requests; 0 if unknown."""
-    running_requests: float | None
-    """Mean load, with drafts that while drafting."""
-    speedup: Estimate | None
-    """Speed-up of decoding with its bounds; None with too few data."""
+    generated: int  # generation tokens
+    decode_seconds: float  # decode time, summed over requests; 0 if unknown
+    running_requests: float | None  # mean load, with drafts that while drafting
+    speedup: Estimate | None  # Speed-up of decoding with its bounds; None with too few data
 
     @property
     def length(self) -> float | None:
@@ -127,11 +106,9 @@ class Slot:
 class HistoryQuery:
     """Time and series to read."""
 
-    begin: float
-    """Unix time."""
+    begin: float  # Unix time
     end: float
-    match: str = ""
-    """Label matchers, without braces."""
+    match: str = ""  # label matchers, without braces
 
     @property
     def slot_seconds(self) -> float:
@@ -144,28 +121,21 @@ class EngineHistory:
     """History of one engine: its samples drive its monitor, which is evaluated at the end of each slot."""
 
     target: HistoryTarget
-    labels: Mapping[str, str]
-    """Labels of its metrics, as a live exporter would show them."""
-    interval: float
-    """Usual seconds between two scrapes."""
+    labels: Mapping[str, str]  # labels of its metrics, as a live exporter would show them
+    interval: float  # usual seconds between two scrapes
     slot_seconds: float
     monitor: EngineMonitor
-    found: FoundBaseline | None = None
-    """Baseline that its monitor began with."""
-    drafted: float = inf
-    """Unix time after which it drafted last; infinite if that is unknown."""
+    found: FoundBaseline | None = None  # baseline that its monitor began with
+    drafted: float = inf  # Unix time after which it drafted last; infinite if that is unknown
     scrapes: int = 0
-    slots: list[Slot] = field(default_factory=list)
-    """In the order of time."""
+    slots: list[Slot] = field(default_factory=list)  # in the order of time
     events: list[tuple[float, Event]] = field(default_factory=list)
     """Events with the Unix times of their scrapes, oldest first."""
     baseline: BaselineSummary | None = None
-    baseline_of: str = ""
-    """Name of the server that the baseline is of; empty for its own."""
+    baseline_of: str = ""  # name of the server that the baseline is of; empty for its own
     snapshot: EngineSnapshot | None = None
     """Observation of the newest time with drafts; of its end without drafts."""
-    reported_seconds: float = 0.0
-    """Length of that observation."""
+    reported_seconds: float = 0.0  # length of that observation
     _since: float | None = None
     _process: int = 0
 
@@ -256,13 +226,10 @@ class EngineHistory:
 class PrometheusHistory(HistoryQuery):
     """History of all engines in the time asked for."""
 
-    source: str
-    """Address of the server that it was read from."""
+    source: str  # address of the server that it was read from
     engines: Sequence[EngineHistory]
-    notes: Sequence[str] = ()
-    """Remarks about the reading: duplicates, missing series, unreadable scrapes."""
-    incomplete: str = ""
-    """Reason why the report covers only a part; empty if it is complete."""
+    notes: Sequence[str] = ()  # remarks about the reading: duplicates, missing series, unreadable scrapes
+    incomplete: str = ""  # reason why the report covers only a part; empty if it is complete
 
 
 async def read_history(

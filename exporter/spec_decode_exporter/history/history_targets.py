@@ -31,8 +31,7 @@ from spec_decode_exporter.scrape.engines import (
     Quantity,
 )
 
-STARTS_SECONDS: Final = 900
-"""Newest seconds in which the start time of a process is looked up."""
+STARTS_SECONDS: Final = 900  # newest seconds in which the start time of a process is looked up
 REPLICA_LABELS: Final = frozenset(
     {
         *("replica", "__replica__", "prometheus_replica", "prometheus"),
@@ -40,10 +39,8 @@ REPLICA_LABELS: Final = frozenset(
     }
 )
 """Labels by which the servers of an HA pair differ; both scrape the same counters."""
-MAX_LABEL_NAMES: Final = 128
-"""Maximum combinations of label names of the servers of a history."""
-NAMED: Final = 5
-"""Names of metrics that an error has."""
+MAX_LABEL_NAMES: Final = 128  # maximum combinations of label names of the servers of a history
+NAMED: Final = 5  # names of metrics that an error has
 IDENTIFYING: Final = (Counter.GENERATION_TOKENS, EngineMark.CREATED, *DRAFTS)
 """Counters and start times by which servers are found."""
 _UNREAD: Final = HISTOGRAMS | {EngineMark.KV_CACHE}
@@ -74,14 +71,10 @@ class HistoryTarget:
 
     kind: EngineKind
     prefix: str
-    labels: Labels
-    """Labels that identify the server, without those of replicas."""
-    quantities: AbstractSet[Quantity]
-    """What its series count."""
-    absent: tuple[str, ...] = ()
-    """Labels that series of other servers have besides these."""
-    name: str = ""
-    """Its instance and what tells it from others; without an instance all of its labels."""
+    labels: Labels  # labels that identify the server, without those of replicas
+    quantities: AbstractSet[Quantity]  # what its series count
+    absent: tuple[str, ...] = ()  # labels that series of other servers have besides these
+    name: str = ""  # its instance and what tells it from others; without an instance all of its labels
 
     def is_like(self, other: HistoryTarget) -> bool:
         """Return whether both are processes of one group: no label tells another place or hardware."""

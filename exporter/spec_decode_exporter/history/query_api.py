@@ -23,12 +23,9 @@ from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 
-TIMEOUT: Final = 60.0
-"""Seconds of a request: servers end a query after 30 s to 2 min."""
-MAX_BODY: Final = 32 * 2**20
-"""Maximum bytes of a response: some 800,000 samples."""
-MAX_QUERY: Final = 16 * 1024
-"""Maximum characters of a query in a URL: many proxies refuse longer ones."""
+TIMEOUT: Final = 60.0  # seconds of a request: servers end a query after 30 s to 2 min
+MAX_BODY: Final = 32 * 2**20  # maximum bytes of a response: some 800,000 samples
+MAX_QUERY: Final = 16 * 1024  # maximum characters of a query in a URL: many proxies refuse longer ones
 TIME_ERROR: Final = 1.0
 """Seconds by which a sample may lie outside of the time asked for: servers round times."""
 
@@ -81,12 +78,9 @@ MATCH: Final = f"--match, or {_IN_FILE}.match`"
 class SampledSeries(NamedTuple):
     """Raw samples of one series."""
 
-    labels: Labels
-    """All labels, ``__name__`` included."""
-    times: Sequence[float]
-    """Unix times, ascending."""
-    values: Sequence[float]
-    """NaN in place of an infinite number, and of one that nothing can count."""
+    labels: Labels  # all labels, ``__name__`` included
+    times: Sequence[float]  # Unix times, ascending
+    values: Sequence[float]  # NaN in place of an infinite number, and of one that nothing can count
 
 
 class _Refusal(Struct, tag_field="status", tag="error"):

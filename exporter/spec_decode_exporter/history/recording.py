@@ -31,12 +31,9 @@ from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, served_speculation
 
 FORMAT: Final = "spec-decode-exporter recording 2"
-MAX_LINE: Final = 16 * 2**20
-"""Maximum bytes of a line: a page of 256 engines with histograms has 9 MB."""
-MAX_LINES: Final = 2_000_000
-"""Maximum polls of a recording: some three weeks of one server each second."""
-_ADDRESS: Final = "http://recording"
-"""Address of recorded targets: a recording has only their names."""
+MAX_LINE: Final = 16 * 2**20  # maximum bytes of a line: a page of 256 engines with histograms has 9 MB
+MAX_LINES: Final = 2_000_000  # maximum polls of a recording: some three weeks of one server each second
+_ADDRESS: Final = "http://recording"  # address of recorded targets: a recording has only their names
 
 
 class RecordingError(ExporterError):
@@ -47,10 +44,8 @@ class _Line(Struct):
     """A poll: its page, or the reason of its failure."""
 
     target: Annotated[str, Meta(min_length=1, max_length=MAX_LABEL_VALUE)]
-    t: Annotated[float, Meta(ge=-MAX_UNIX, le=MAX_UNIX)]
-    """Monotonic time in seconds."""
-    time: Annotated[float, Meta(ge=0, le=MAX_UNIX)]
-    """Unix time."""
+    t: Annotated[float, Meta(ge=-MAX_UNIX, le=MAX_UNIX)]  # monotonic time in seconds
+    time: Annotated[float, Meta(ge=0, le=MAX_UNIX)]  # Unix time
     page: str | None = None
     error: Reason | None = None
     server_info: Any | UnsetType = UNSET

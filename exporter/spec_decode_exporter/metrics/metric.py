@@ -11,8 +11,7 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.schema import Group, Profile
 from spec_decode_exporter.metrics.subject import ENGINE, Parts, Subject
 
-Number = float | None
-"""None: the series is left out of the page."""
+Number = float | None  # None: the series is left out of the page
 Numbers = Iterable[tuple[str, Number] | tuple[tuple[str, ...], Number]]
 """Numbers with their own label value, or several."""
 Kind = Literal["counter", "gauge", "histogram"]
@@ -28,22 +27,16 @@ class Metric:
     """A metric; its name, labels and meaning are a contract with users."""
 
     group: Group
-    profile: Profile
-    """Smallest profile with it."""
-    name: str
-    """Name on the page; a counter's with ``_total``, a histogram's without suffix."""
-    help: str
-    """One sentence of at most 120 characters: what, over what, unit."""
+    profile: Profile  # smallest profile with it
+    name: str  # name on the page; a counter's with ``_total``, a histogram's without suffix
+    help: str  # one sentence of at most 120 characters: what, over what, unit
     read: Callable[[Any], Number | Numbers]
     """Number of the subject, or of each of its windows; with own labels, numbers by label values.
 
     A histogram has the suffix of its name and its upper bound in place of label values."""
-    labels: tuple[str, ...] = ()
-    """Own labels beyond those of the subject and of the window."""
-    windows: Windows | None = None
-    """Windows that have series; None: the subject itself has one."""
-    reduced: Windows | None = None
-    """Windows in the profiles below ``full``; None: the same."""
+    labels: tuple[str, ...] = ()  # own labels beyond those of the subject and of the window
+    windows: Windows | None = None  # windows that have series; None: the subject itself has one
+    reduced: Windows | None = None  # windows in the profiles below ``full``; None: the same
     kind: Kind = "gauge"
     subject: Subject = ENGINE
     source: tuple[str, ...] = ()

@@ -35,11 +35,9 @@ PIECE_CHARACTERS: Final = 2**17
 """Characters of a page after which a piece ends: larger ones would leave holes in the memory."""
 _SLACK: Final = 1.0  # seconds by which two pages may be later than two evaluations
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
-_LONG: Final = 1e6
-"""Number from which on Go writes an exponent."""
+_LONG: Final = 1e6  # number from which on Go writes an exponent
 _PART: Final = "metrics"  # part of the log for labels and process metrics; that of a family is its name
-Row = tuple[Metric, Windows | None]
-"""A metric, and its windows in a configuration."""
+Row = tuple[Metric, Windows | None]  # a metric, and its windows in a configuration
 Gauges = Mapping[Row, int]
 """Gauges of engines, whose lines are written with an evaluation, and their places among these."""
 
@@ -51,8 +49,7 @@ class _View(NamedTuple):
     names: tuple[str, ...]
     texts: tuple[str, ...]
     subject: Any
-    parts: Parts[Any]
-    """Its windows; empty if all that is about them is prepared."""
+    parts: Parts[Any]  # its windows; empty if all that is about them is prepared
     prepared: Sequence[str]
     """Lines of the gauges that were written with the evaluation, in their order; empty if none were."""
 

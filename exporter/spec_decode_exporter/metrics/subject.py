@@ -27,8 +27,7 @@ class Subject:
     """Labels of its series; the configured labels of a target follow those of an engine or target."""
     views: Callable[[Snapshot], Iterable[tuple[Mapping[str, str], Any]]]
     """Return each such part of a snapshot with its labels."""
-    parts: Callable[[Any], Parts[Any]] = lambda _: ()
-    """Return the windows of such a part; none by default."""
+    parts: Callable[[Any], Parts[Any]] = lambda _: ()  # return the windows of such a part; none by default
 
 
 class GroupRequests(NamedTuple):

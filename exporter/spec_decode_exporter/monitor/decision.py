@@ -28,15 +28,13 @@ class DecisionMonitor:
 
     def __init__(self) -> None:
         """Begin before the first evaluation."""
-        self.state: State | None = None
-        """State of the last events."""
+        self.state: State | None = None  # state of the last events
         self._decision = ShownDecision()
         self._setting = self._newest_setting = UNKNOWN_SETTING
         self._basis: object = None
         self._computed_at = -inf
         self._is_cost_known = False
-        self._recorded = Decision()
-        """Verdict and advice of the last events."""
+        self._recorded = Decision()  # verdict and advice of the last events
 
     def reset(self, *, forget_cost: bool = False) -> None:
         """Show the next decision at once; ``forget_cost`` if the known cost was of another K."""
@@ -131,10 +129,8 @@ class ShownDecision:
         self.shown = self._newest = Decision()
         self._offered_since = self._shown_at = self._paid_at = -inf
         """Moments: the newest one is offered since, the shown one was offered last, and "pays" was."""
-        self._paying_since = inf
-        """Moment since which all that is offered pays, whatever its grade."""
-        self._is_early = True
-        """True until the first advice: so few data may say unclear of what is not."""
+        self._paying_since = inf  # moment since which all that is offered pays, whatever its grade
+        self._is_early = True  # True until the first advice: so few data may say unclear of what is not
 
     def offer(
         self, decision: Decision, now: float, *, may_pay: bool = True, is_likely: bool = False

@@ -33,10 +33,8 @@ class DraftCounters:
     def __init__(self) -> None:
         """Begin before the first sample."""
         self.drafting = Drafting.UNKNOWN
-        self.counts_tokens = False
-        """True if the engine counts each token as a decode step."""
-        self.begins_again = False
-        """True if the newest sample is not comparable with the one before."""
+        self.counts_tokens = False  # True if the engine counts each token as a decode step
+        self.begins_again = False  # True if the newest sample is not comparable with the one before
         self._has_reported = False
         self._before: Sample | None = None
         self._differences: frozenset[Counter] | None = None

@@ -66,10 +66,8 @@ class EngineMonitor:
         self.learned = Learned(baseline)
         self.arms: Sequence[Learned] = ()
         self.faster: FasterMethod | None = None
-        self.evaluated_at = -inf
-        """Moment of the last evaluated poll (monotonic)."""
-        self.is_urgent = False
-        """True if a change since the last evaluation must be shown at once."""
+        self.evaluated_at = -inf  # moment of the last evaluated poll (monotonic)
+        self.is_urgent = False  # True if a change since the last evaluation must be shown at once
         self._last: EngineSnapshot | None = None
         self._broken, self._suspected = frozenset[Check](), frozenset[Check]()
         self._tokens = self._resets = 0

@@ -21,15 +21,11 @@ Tone = Literal["drop", "recovery", "reset", "neutral"]
 class EventType(NamedTuple):
     """Row of the table. Only a row with a text is an event; any other is a log line alone."""
 
-    about: str
-    """Subject, one of ``SUBJECTS``."""
+    about: str  # Subject, one of ``SUBJECTS``
     name: str
-    level: str
-    """Level; of two levels the usual one comes first, and ``Event.bad`` decides."""
-    fields: str
-    """Fields besides those that name its subject, separated by spaces."""
-    meaning: str
-    """Sentence for docs/reference/log.md."""
+    level: str  # Level; of two levels the usual one comes first, and ``Event.bad`` decides
+    fields: str  # fields besides those that name its subject, separated by spaces
+    meaning: str  # sentence for docs/reference/log.md
     text: str = ""
     """Sentence for the page and reports. A part after ``|`` is omitted if one of its fields is empty."""
     tone: Tone = "neutral"

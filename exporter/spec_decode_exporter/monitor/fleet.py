@@ -46,8 +46,7 @@ class Fleet:
     def __init__(self, config: Config, shared: Shared) -> None:
         """Monitor no target yet."""
         self.shared, self.config = shared, config
-        self.not_monitored = 0
-        """Discovered targets beyond the limit."""
+        self.not_monitored = 0  # discovered targets beyond the limit
         self._monitors: dict[TargetKey, TargetMonitor] = {}
         self._tasks: dict[TargetKey, asyncio.Task[None]] = {}
         self._wanted: Sequence[Target] = ()
@@ -203,8 +202,7 @@ class ExperimentMonitor:
         self._errors = errors or Isolation()
         self._compared: dict[str, tuple[ExperimentSettings, Claims]] = {}
         self._results: dict[str, Experiment] = {}
-        self._informed: set[EngineMonitor] = set()
-        """Engines that use results."""
+        self._informed: set[EngineMonitor] = set()  # engines that use results
 
     def adopt(self, settings: Sequence[ExperimentSettings]) -> None:
         """Compare these experiments from now on; unchanged ones keep their state."""

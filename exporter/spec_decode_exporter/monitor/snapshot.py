@@ -39,20 +39,14 @@ def id_of(labels: Mapping[str, str]) -> str:
 class EngineSnapshot:
     """State of one engine at its last evaluation."""
 
-    totals: Totals
-    """Sums until the newest poll."""
-    tokens: int
-    """K; 0 if unknown."""
+    totals: Totals  # sums until the newest poll
+    tokens: int  # K; 0 if unknown
     broken: frozenset[Check]
-    evaluation: Evaluation
-    """Without windows if the engine is gone."""
-    reported: Sample | None
-    """Evaluated sample; None if the engine is gone."""
+    evaluation: Evaluation  # without windows if the engine is gone
+    reported: Sample | None  # evaluated sample; None if the engine is gone
     drops: DropStatus
-    decode_time: DecodeTime
-    """Of the polls with bounds of the speed-up, since the first poll."""
-    today: DayTime
-    """The same since midnight in UTC."""
+    decode_time: DecodeTime  # of the polls with bounds of the speed-up, since the first poll
+    today: DayTime  # the same since midnight in UTC
     compute_findings: Callable[[], tuple[Finding, ...] | None] = tuple
     """Return the findings, computed once; None after an internal error."""
     compute_token_use: Callable[[], Mapping[int, Blocks]] = dict
@@ -75,20 +69,15 @@ class EngineSnapshot:
 class TargetStatus:
     """Status of one target and of its polls. An unknown value is None or empty."""
 
-    record: PollRecord = field(default_factory=PollRecord)
-    """Copy of the record of its polls."""
+    record: PollRecord = field(default_factory=PollRecord)  # copy of the record of its polls
     engine_kind: str = ""
     front_end: str = ""
-    engines_not_monitored: int = 0
-    """Engines of the newest page beyond the limit."""
+    engines_not_monitored: int = 0  # engines of the newest page beyond the limit
     name: str = ""
-    address: str = ""
-    """``host:port/path``, without user, password and query."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of its metrics, ``target`` included."""
+    address: str = ""  # ``host:port/path``, without user, password and query
+    labels: Mapping[str, str] = field(default_factory=dict)  # labels of its metrics, ``target`` included
     discovery: str = ""
-    engines: tuple[tuple[str, str], ...] = ()
-    """Labels ``model_name`` and ``engine`` of its engines."""
+    engines: tuple[tuple[str, str], ...] = ()  # labels ``model_name`` and ``engine`` of its engines
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,23 +87,16 @@ class ExporterStatus:
     version: str = __version__
     revision: str = REVISION
     python_version: str = field(default_factory=platform.python_version)
-    targets: Mapping[str, int] = field(default_factory=dict)
-    """Number of targets by kind of discovery."""
+    targets: Mapping[str, int] = field(default_factory=dict)  # number of targets by kind of discovery
     reload_problem: str = ""
     """Text of the last reload of the configuration, if it failed: its mistakes, one a line."""
-    reload_success_timestamp: float = 0.0
-    """Unix time."""
+    reload_success_timestamp: float = 0.0  # Unix time
     config_hash: int = 0
-    web_reload_successful: bool | None = None
-    """None without a web configuration."""
-    targets_not_monitored: int = 0
-    """Discovered targets beyond the limit."""
-    external_url: str = ""
-    """Address of the pages in a browser; empty if unknown."""
-    simulated: bool = False
-    """True if its targets are embedded simulated servers."""
-    log_lines_dropped: int = 0
-    """Log lines dropped because their reader does not read."""
+    web_reload_successful: bool | None = None  # None without a web configuration
+    targets_not_monitored: int = 0  # discovered targets beyond the limit
+    external_url: str = ""  # address of the pages in a browser; empty if unknown
+    simulated: bool = False  # True if its targets are embedded simulated servers
+    log_lines_dropped: int = 0  # log lines dropped because their reader does not read
     state_problem: str | None = None
     """Sentence about the last save of the state file, if it failed; else empty. None without one."""
 
@@ -126,11 +108,7 @@ class Snapshot:
     engines: Sequence[tuple[Mapping[str, str], EngineSnapshot]] = ()
     targets: Sequence[tuple[Mapping[str, str], TargetStatus]] = ()
     exporter: Sequence[tuple[Mapping[str, str], ExporterStatus]] = ()
-    experiments: Sequence[tuple[Mapping[str, str], ArmFindings]] = ()
-    """One for each arm, the baseline too."""
-    last_event: str | None = None
-    """The identifier of the newest event before the snapshot began."""
-    requests: RequestFindings = field(default_factory=RequestFindings)
-    """Findings of single requests."""
-    number: int = 0
-    """Number of the snapshot; a newer one has a higher one."""
+    experiments: Sequence[tuple[Mapping[str, str], ArmFindings]] = ()  # one for each arm, the baseline too
+    last_event: str | None = None  # the identifier of the newest event before the snapshot began
+    requests: RequestFindings = field(default_factory=RequestFindings)  # findings of single requests
+    number: int = 0  # number of the snapshot; a newer one has a higher one

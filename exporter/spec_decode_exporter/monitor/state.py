@@ -36,8 +36,7 @@ BASELINE_SECONDS: Final = 90 * 86_400.0  # age of a forgotten entry: hardware, v
 MAX_BYTES: Final = 32 * 2**20
 MAX_CONTAINERS: Final = 500_000  # lists and objects, read before anything is validated; an engine has 100
 _SLICE: Final = 20  # entries between two yields to the event loop: one takes 0.2 to 1 ms
-EngineKey = tuple[str, str, str]
-"""Labels ``target``, ``model_name`` and ``engine``."""
+EngineKey = tuple[str, str, str]  # labels ``target``, ``model_name`` and ``engine``
 ModelKey = tuple[str, str]
 """Group of servers and its model, whose baseline they share: a replaced pod leaves it to the next."""
 Key = TypeVar("Key")
@@ -79,8 +78,7 @@ class RememberedEngine:
     target: str
     model_name: str
     engine: str
-    seen: UnixTime
-    """Time of the engine's last poll."""
+    seen: UnixTime  # time of the engine's last poll
     learned: LearnedState
 
 
@@ -235,8 +233,7 @@ class StateSaver:
         """Save what is remembered; ``remember`` adds the present states of the engines."""
         self._remembered, self._clock, self._remember = remembered, clock, remember
         self._settings = StateSettings()
-        self.file: StateFile | None = None
-        """State file; None without one."""
+        self.file: StateFile | None = None  # state file; None without one
         self._disk = asyncio.Lock()
 
     async def use(self, settings: StateSettings) -> None:

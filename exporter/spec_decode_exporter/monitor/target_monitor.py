@@ -116,8 +116,7 @@ class TargetMonitor:
         self._shared = shared
         self._server = PageReading("", "", {})
         """Server data of the newest page, without its samples: they take megabytes on a large page."""
-        self._ranks: Mapping[str, int] = {}
-        """Engines by replica; empty of a page with one engine."""
+        self._ranks: Mapping[str, int] = {}  # engines by replica; empty of a page with one engine
         self._record = PollRecord()
         self._served: ServedSpeculation | None = None
         self._places = self._not_monitored = 0
@@ -246,8 +245,7 @@ class TargetMonitor:
 
     def _configure(self, target: Target, config: Config) -> None:
         self.target = target
-        self.item: Item = {"target": target.name}
-        """Log fields that name the target."""
+        self.item: Item = {"target": target.name}  # log fields that name the target
         self.labels: Mapping[str, str] = {"target": target.name, **dict(target.labels)}
         self._address = f"{address(target.url)}{urlsplit(target.url).path}"
         self._config = config

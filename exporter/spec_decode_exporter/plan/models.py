@@ -56,14 +56,10 @@ def dtype_of(text: str) -> str:
 class Weights(NamedTuple):
     """Numbers of weights, by storage and use."""
 
-    layers: int
-    """Weights that every step reads: attention, dense or shared feed-forward."""
-    experts: int = 0
-    """Weights of all routed experts."""
-    expert_share: float = 1.0
-    """Share of the routed experts that one token uses."""
-    tables: int = 0
-    """Embedding and output matrix: never quantized."""
+    layers: int  # weights that every step reads: attention, dense or shared feed-forward
+    experts: int = 0  # weights of all routed experts
+    expert_share: float = 1.0  # share of the routed experts that one token uses
+    tables: int = 0  # embedding and output matrix: never quantized
 
     @property
     def total(self) -> int:
@@ -287,11 +283,9 @@ HEADS: Final = {"eagle": 2, EAGLE3: 3, MTP: 2}
 """Number of vectors of the model's width that a head joins to one."""
 SEARCHES: Final = ("ngram", "ngram_gpu", "suffix")
 """Methods that search repeated text: they take no GPU memory."""
-METHODS: Final = (DRAFT_MODEL, *HEADS, *SEARCHES)
-"""Methods whose memory is known."""
+METHODS: Final = (DRAFT_MODEL, *HEADS, *SEARCHES)  # methods whose memory is known
 NO_DRAFT: Final = "give a draft model, such as --draft 0.6B, or another method: --method eagle3, mtp or ngram"
-_VOCABULARY: Final = 32_000
-"""Vocabulary of published EAGLE-3 heads."""
+_VOCABULARY: Final = 32_000  # vocabulary of published EAGLE-3 heads
 
 
 def model_of(text: str, dtype: str | None) -> Model:

@@ -37,11 +37,9 @@ from spec_decode_exporter.views.engine_view import CostView
 from spec_decode_exporter.views.verdict_text import likely_text, range_text
 from spec_decode_exporter.views.words import VERDICTS
 
-TABLE_TOKENS: Final = 8
-"""Largest number of draft tokens in the table, beside the planned one."""
+TABLE_TOKENS: Final = 8  # largest number of draft tokens in the table, beside the planned one
 _HALVINGS: Final = 60
-_SPEEDUPS, _TOLERANCE = SpeedupPolicy(), DepthPolicy().tolerance
-"""Thresholds of the exporter by default."""
+_SPEEDUPS, _TOLERANCE = SpeedupPolicy(), DepthPolicy().tolerance  # thresholds of the exporter by default
 GPUS: Final[Mapping[str, int]] = {
     "A10G": 23_028, "L4": 23_034, "RTX-4090": 24_564, "RTX-5090": 32_607, "A100-40GB": 40_960, "L40S": 46_068,
     "H100": 81_559, "A100": 81_920, "H20": 97_871, "GH200": 97_871, "RTX-PRO-6000": 97_887, "H200": 143_771,
@@ -271,16 +269,11 @@ def memory(text: str) -> int:
 class PlanOutcome(StrEnum):
     """Result of a plan."""
 
-    FITS = "fits"
-    """The models fit, with the wanted number of sequences."""
-    TIGHT = "tight"
-    """The models fit, with fewer sequences than wanted."""
-    WEIGHTS_FIT = "weights_fit"
-    """The weights fit; the size of a sequence in the KV cache is unknown."""
-    DOES_NOT_FIT = "does_not_fit"
-    """The KV cache has no room for one sequence: vLLM would not start."""
-    REFUSED = "refused"
-    """The models fit, but vLLM would refuse to start."""
+    FITS = "fits"  # the models fit, with the wanted number of sequences
+    TIGHT = "tight"  # the models fit, with fewer sequences than wanted
+    WEIGHTS_FIT = "weights_fit"  # the weights fit; the size of a sequence in the KV cache is unknown
+    DOES_NOT_FIT = "does_not_fit"  # the KV cache has no room for one sequence: vLLM would not start
+    REFUSED = "refused"  # the models fit, but vLLM would refuse to start
 
 
 # fmt: off

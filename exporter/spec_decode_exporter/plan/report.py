@@ -18,8 +18,7 @@ _TONES: Final = {
     **dict.fromkeys((*NOT_PAYING, PlanOutcome.DOES_NOT_FIT, PlanOutcome.REFUSED), "bad"),
 }
 
-_DRAFT_SHARE: Final = 0.15
-"""Limit of the draft's weights, as a share of the memory of all GPUs."""
+_DRAFT_SHARE: Final = 0.15  # limit of the draft's weights, as a share of the memory of all GPUs
 
 
 def as_json(plan: SpeedupPlan) -> str:

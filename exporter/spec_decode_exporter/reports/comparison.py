@@ -26,8 +26,7 @@ from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
 from spec_decode_exporter.reports.text import TextStyle, json_text, moment, render
 from spec_decode_exporter.views.document import View, computed
 
-MAX_FALL: Final = 0.05
-"""Fall of the acceptance rate that is tolerated."""
+MAX_FALL: Final = 0.05  # fall of the acceptance rate that is tolerated
 _RATE: Final = "draft_acceptance_ratio"
 Row = tuple[str, ...]
 """Cells of a row: name, value before and after, change with a star if it is significant, and bounds of it."""
@@ -36,18 +35,14 @@ Row = tuple[str, ...]
 class Outcome(StrEnum):
     """Change of the acceptance rate, the worst first."""
 
-    FELL = "fell"
-    """It certainly fell by more than the threshold."""
+    FELL = "fell"  # it certainly fell by more than the threshold
     NOT_COMPARABLE = "not_comparable"
     """The number of draft tokens differs, which changes the acceptance rate by itself."""
     UNCERTAIN = "uncertain"
     """A fall by more than the threshold is neither certain nor excluded: too few requests, or too near."""
-    LOWER = "lower"
-    """It fell, statistically significant (95 %), and certainly by at most the threshold."""
-    SAME = "same"
-    """Chance explains the difference, and it certainly fell by at most the threshold."""
-    BETTER = "better"
-    """It rose, statistically significant (95 %)."""
+    LOWER = "lower"  # it fell, statistically significant (95 %), and certainly by at most the threshold
+    SAME = "same"  # chance explains the difference, and it certainly fell by at most the threshold
+    BETTER = "better"  # it rose, statistically significant (95 %)
 
 
 STATUS: Final = {

@@ -21,10 +21,8 @@ class ExitStatus(IntEnum):
     FAILED = 1
     """A server could not be reached, was gone at the end, or has an engine that cannot be shown; a file
     cannot be used."""
-    USAGE = USAGE_STATUS
-    """The command line is wrong."""
-    UNKNOWN = 3
-    """The data does not suffice for either; or no engine speculates."""
+    USAGE = USAGE_STATUS  # the command line is wrong
+    UNKNOWN = 3  # the data does not suffice for either; or no engine speculates
     BAD = 4
     """``observe``: an engine is slower with speculation, statistically significant (95 %). ``plan``: the
     models do not fit, or vLLM refuses them. ``--against``: acceptance fell by more than the threshold."""

@@ -29,14 +29,11 @@ from spec_decode_exporter.scrape.poll_record import PollRecord
 from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.views.templating import environment
 
-MAX_WHOLE: Final = 3
-"""Engines up to which each has the whole observation in the text."""
-MAX_SHOWN: Final = 5
-"""Engines that a text of more has over time: the worst."""
+MAX_WHOLE: Final = 3  # engines up to which each has the whole observation in the text
+MAX_SHOWN: Final = 5  # engines that a text of more has over time: the worst
 MAX_ROWS: Final = 24
 """Rows of the table of one engine, whose neighbours are merged, and changes; a third with several engines."""
-TOP: Final = 4.0
-"""Greatest speed-up of a chart."""
+TOP: Final = 4.0  # greatest speed-up of a chart
 WIDTH, HEIGHT = 1000, 200
 _DAY: Final = 86_400.0
 _HOUR: Final = 3600.0
@@ -54,8 +51,7 @@ _HEADS: Final = ("from (UTC)", "to", "", "speed-up", "95 % bounds", "length", "r
 class Change(NamedTuple):
     """Event of an engine."""
 
-    begin: float
-    """Unix time; a drop begins before it is found."""
+    begin: float  # Unix time; a drop begins before it is found
     time: float
     type: str
     text: str

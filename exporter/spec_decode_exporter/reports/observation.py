@@ -44,12 +44,10 @@ from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.views.headline import target_problem
 
-MAX_WINDOW: Final = 3600.0
-"""Longest window, in seconds, of an observation without an end."""
+MAX_WINDOW: Final = 3600.0  # longest window, in seconds, of an observation without an end
 DEFAULT_SECONDS: Final = 60.0
 """Default length of an observation: in 30 s too few requests pass for bounds and advice on usual answers."""
-RECENT: Final = 30.0
-"""Length, in seconds, of the short second window of a longer observation."""
+RECENT: Final = 30.0  # Length, in seconds, of the short second window of a longer observation
 MIN_POLLS: Final = 6
 """Minimum number of polls of each server in an observation, unless a flag sets their interval."""
 BASELINE_SECONDS: Final = 60.0
@@ -121,8 +119,7 @@ class Observation:
         self._clock, self._max_window = clock, config.windows[-1]
         shared = Shared(clock, spread=False, recorded=recorded)
         self.events = shared.events
-        self.fleet = Fleet(config, shared)
-        """Monitors of the targets."""
+        self.fleet = Fleet(config, shared)  # monitors of the targets
         self.fleet.watch(static_targets(config) if targets is None else targets)
         self._monitors = list(self.fleet)
         self._baselines = HistoryBaselines(self.fleet)

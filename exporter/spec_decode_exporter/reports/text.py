@@ -23,17 +23,13 @@ from spec_decode_exporter.core.log import escaped
 from spec_decode_exporter.views.templating import environment
 
 MIN_WIDTH: Final = 40
-MAX_PROSE: Final = 100
-"""Maximum columns of a line of prose on a terminal: longer lines are hard to read."""
-BAR: Final = 20
-"""Columns of the longest bar."""
+MAX_PROSE: Final = 100  # maximum columns of a line of prose on a terminal: longer lines are hard to read
+BAR: Final = 20  # columns of the longest bar
 
 _COLORS: Final = {"good": "32", "unsure": "33", "bad": "31"}
 _NEUTRAL: Final = "36"
-_BLOCKS: Final = "▏▎▍▌▋▊▉█"
-"""Characters of a bar's last cell, ascending; the last one fills the cell."""
-_DELETE: Final = "\x7f"
-"""The only control character that ``json.dumps`` does not escape."""
+_BLOCKS: Final = "▏▎▍▌▋▊▉█"  # characters of a bar's last cell, ascending; the last one fills the cell
+_DELETE: Final = "\x7f"  # the only control character that ``json.dumps`` does not escape
 _TICKS: Final = re.compile("`+")
 _COLOR: Final = re.compile(r"\x1b\[[\d;]*m")
 
@@ -43,8 +39,7 @@ class TextStyle:
     """Style of the text. The default is that of a file or a pipe."""
 
     color: bool = False
-    width: int | None = None
-    """Columns of the terminal; None: lines are not broken."""
+    width: int | None = None  # columns of the terminal; None: lines are not broken
 
 
 def text_style(stream: TextIO, environ: Mapping[str, str]) -> TextStyle:

@@ -26,8 +26,7 @@ REMAINING: Final = 0.85
 """Share of an acceptance length below which another one is relevantly lower, as for a drop."""
 MIN_SHARE: Final = 0.1
 """Share of the requests that a kind must have: any average hides a smaller one, and p10 and p90 show it."""
-SLICE_REQUESTS: Final = 2000
-"""Requests that are summarized before other tasks run: a few milliseconds."""
+SLICE_REQUESTS: Final = 2000  # requests that are summarized before other tasks run: a few milliseconds
 
 KINDS: Final[Mapping[str, Callable[[KeptRequest], str]]] = {
     "request_type": lambda request: request.key.request_type,
@@ -43,17 +42,14 @@ Groups = Sequence[tuple[GroupKey, RequestSummary]]
 class Kind(NamedTuple):
     """Requests with one value of a label, and what a draft gives them."""
 
-    value: str
-    """Request type, or label of the bucket of temperatures or prompt lengths."""
-    length: Estimate
-    """Acceptance length in tokens."""
+    value: str  # request type, or label of the bucket of temperatures or prompt lengths
+    length: Estimate  # acceptance length in tokens
 
 
 class Mixture(NamedTuple):
     """Two kinds of a model's requests whose acceptance lengths differ beyond their bounds."""
 
-    label: str
-    """Label by which they differ: ``request_type``, ``temperature`` or ``prompt_tokens``."""
+    label: str  # label by which they differ: ``request_type``, ``temperature`` or ``prompt_tokens``
     low: Kind
     high: Kind
 
@@ -63,8 +59,7 @@ class ModelFindings(NamedTuple):
 
     model_name: str
     summary: RequestSummary
-    mixture: Mixture | None
-    """None unless the workload is mixed."""
+    mixture: Mixture | None  # None unless the workload is mixed
     advice: Sequence[str]
     """Plain sentences, the most useful first; untrusted names in them are not yet escaped."""
 
@@ -77,8 +72,7 @@ class ModelFindings(NamedTuple):
 class PromptBucket(NamedTuple):
     """Requests of one model with about the same length of the prompt, in the longest window."""
 
-    prompt_tokens: str
-    """The bucket's label: ``0-1000``, ``1000-4000``, …, ``>64000``."""
+    prompt_tokens: str  # the bucket's label: ``0-1000``, ``1000-4000``, …, ``>64000``
     summary: RequestSummary
 
 
@@ -86,8 +80,7 @@ class PromptFindings(NamedTuple):
     """Requests of one model by the length of the prompt, in the longest window."""
 
     model_name: str
-    buckets: Sequence[PromptBucket]
-    """Ascending; without empty ones."""
+    buckets: Sequence[PromptBucket]  # Ascending; without empty ones
 
     @property
     def falls(self) -> bool:

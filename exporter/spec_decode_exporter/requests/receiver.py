@@ -22,8 +22,7 @@ from spec_decode_exporter.experiments.pace import ArmTypes
 from spec_decode_exporter.requests.record import SLICE, Batch, Refusal, read
 from spec_decode_exporter.requests.store import RequestFindings, RequestStore
 
-_LOG_INTERVAL: Final = 60.0
-"""Seconds between two log lines about refused requests."""
+_LOG_INTERVAL: Final = 60.0  # seconds between two log lines about refused requests
 
 _COST_SECONDS: Final = 1.0
 """Age up to which costs of drafting are used: reading those of all engines takes longer than a request."""

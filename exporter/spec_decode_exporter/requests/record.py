@@ -24,28 +24,22 @@ from spec_decode_exporter.core.numbers import MAX_TEXT, TooManyValuesError
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.figures.student_t import NORMAL_975
 
-MAX_BATCH_REQUESTS: Final = 5000
-"""Requests of one body."""
-MAX_COMMAS: Final = 200_000
-"""Commas of an array of requests: splitting it takes longer than reading them."""
-MAX_MISTAKES: Final = 10
-"""Mistakes that are returned for one body; the others are only counted."""
+MAX_BATCH_REQUESTS: Final = 5000  # requests of one body
+MAX_COMMAS: Final = 200_000  # commas of an array of requests: splitting it takes longer than reading them
+MAX_MISTAKES: Final = 10  # mistakes that are returned for one body; the others are only counted
 ALMOST_NONE: Final = 0.05
 """A request is rejected if the upper bound of its share is below this: speculation does not help it."""
 ALMOST_ALL: Final = 0.95
 """A request is repetitive if the lower bound of its share is above this; copied code is below."""
-SLICE: Final = 64
-"""Records between two yields to the event loop: less than a millisecond of work."""
+SLICE: Final = 64  # records between two yields to the event loop: less than a millisecond of work
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]
 """D, G and the prompt: up to several times the context length of any model."""
 DraftLength = Annotated[int, Meta(ge=0, le=1000)]
 """K; real methods draft fewer than 100. A larger value would dominate the totals until a restart."""
-Milliseconds = Annotated[float, Meta(ge=0, le=10**9)]
-"""A time, up to eleven days."""
-Name = Annotated[str, Meta(max_length=MAX_TEXT)]
-"""A model name, a request type or a target."""
+Milliseconds = Annotated[float, Meta(ge=0, le=10**9)]  # a time, up to eleven days
+Name = Annotated[str, Meta(max_length=MAX_TEXT)]  # a model name, a request type or a target
 
 
 # fmt: off
@@ -108,29 +102,22 @@ class SentRequest(Struct):
 class Refusal(StrEnum):
     """Reason why a request is not counted: the value of the ``reason`` label."""
 
-    MALFORMED = "malformed"
-    """The record does not have the format of docs/guide/requests.md."""
+    MALFORMED = "malformed"  # the record does not have the format of docs/guide/requests.md
     WITHOUT_METRICS = "without_metrics"
     """It reports no speculation: several sequences, a stream without usage, or the option is off."""
-    CONTRADICTORY = "contradictory"
-    """The numbers are impossible: more tokens accepted than drafted."""
-    RATE = "rate"
-    """The request exceeds the configured rate."""
-    DROPPED = "dropped"
-    """The sender dropped the request, and reports it with its next body."""
+    CONTRADICTORY = "contradictory"  # the numbers are impossible: more tokens accepted than drafted
+    RATE = "rate"  # the request exceeds the configured rate
+    DROPPED = "dropped"  # the sender dropped the request, and reports it with its next body
     TOO_COSTLY = "too_costly"
     """The middleware inside vLLM did not read the request: it exceeds the limits of time or items."""
-    BODY = "body"
-    """The whole body is rejected. Each body counts as one: its number of requests is unknown."""
+    BODY = "body"  # the whole body is rejected. Each body counts as one: its number of requests is unknown.
 
 
 class RequestSource(StrEnum):
     """Field of a record that reports speculation: the value of the ``source`` label."""
 
-    METRICS = "metrics"
-    """vLLM's ``metrics.speculative_decoding``."""
-    USAGE = "usage"
-    """Tokens of ``usage.completion_tokens_details``, which gateways write: a rate only."""
+    METRICS = "metrics"  # vLLM's ``metrics.speculative_decoding``
+    USAGE = "usage"  # tokens of ``usage.completion_tokens_details``, which gateways write: a rate only
 
 
 class RefusedError(ValueError):
@@ -145,31 +132,21 @@ class RequestRecord(Struct, frozen=True):
     """Speculation of one valid request."""
 
     model_name: str
-    drafts: int
-    """D, ``num_spec_steps``: decode steps that drafted; 0 if the source is ``usage``."""
-    draft_tokens: int
-    """T, ``num_draft_tokens``."""
-    accepted_tokens: int
-    """A, ``num_accepted_draft_tokens``."""
-    tokens: int
-    """K, ``num_spec_tokens``: the maximum of one step's draft; 0 if the source is ``usage``."""
-    request_type: str = ""
-    """The sender's name for this kind of work; empty if it sends none."""
-    temperature: float | None = None
-    """None if the request left it to the server."""
-    completion_tokens: int | None = None
-    """G, the first token included."""
-    decode_seconds: float | None = None
-    """``generation_time_ms``: from the first token to the last."""
+    drafts: int  # D, ``num_spec_steps``: decode steps that drafted; 0 if the source is ``usage``
+    draft_tokens: int  # T, ``num_draft_tokens``
+    accepted_tokens: int  # A, ``num_accepted_draft_tokens``
+    tokens: int  # K, ``num_spec_tokens``: the maximum of one step's draft; 0 if the source is ``usage``
+    request_type: str = ""  # the sender's name for this kind of work; empty if it sends none
+    temperature: float | None = None  # None if the request left it to the server
+    completion_tokens: int | None = None  # G, the first token included
+    decode_seconds: float | None = None  # ``generation_time_ms``: from the first token to the last
     first_token_seconds: float | None = None
     """``time_to_first_token_ms``: from the arrival to the first token."""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     """``usage.prompt_tokens_details.cached_tokens``: prompt tokens from the prefix cache."""
-    target: str = ""
-    """The target that served the request; empty if the sender does not know it."""
-    user: str = ""
-    """A hash; empty unless users are configured."""
+    target: str = ""  # the target that served the request; empty if the sender does not know it
+    user: str = ""  # a hash; empty unless users are configured
     source: RequestSource = RequestSource.METRICS
 
     @property
@@ -216,8 +193,7 @@ class Batch:
 
     requests: list[RequestRecord] = field(default_factory=list)
     refused: Counter[Refusal] = field(default_factory=Counter)
-    mistakes: list[Mistake] = field(default_factory=list)
-    """The first ``MAX_MISTAKES``."""
+    mistakes: list[Mistake] = field(default_factory=list)  # the first ``MAX_MISTAKES``
 
     @property
     def above_the_rate(self) -> bool:

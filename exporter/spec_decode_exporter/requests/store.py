@@ -43,8 +43,7 @@ from spec_decode_exporter.requests.summary import (
     bucket_labels,
 )
 
-EVALUATION_SECONDS: Final = 5.0
-"""Interval after which the windows are evaluated again."""
+EVALUATION_SECONDS: Final = 5.0  # interval after which the windows are evaluated again
 MAX_EAGER_REQUESTS: Final = 1000
 """With at most this many requests, each new one causes an evaluation; with more, only time does."""
 
@@ -67,8 +66,7 @@ class WindowFindings(NamedTuple):
     """The exporter is younger than the window, took no requests in a part of it, or kept only the newest."""
     groups: Sequence[GroupFindings] = ()
     models: Sequence[ModelFindings] = ()
-    covered_seconds: float = 0.0
-    """Time whose requests are complete: shorter than a partial window."""
+    covered_seconds: float = 0.0  # time whose requests are complete: shorter than a partial window
 
 
 class UserFindings(NamedTuple):
@@ -84,12 +82,10 @@ class RequestFindings:
     """All findings about requests at one moment."""
 
     enabled: bool = False
-    windows: Mapping[str, WindowFindings] = field(default_factory=dict)
-    """By the ``window`` label."""
+    windows: Mapping[str, WindowFindings] = field(default_factory=dict)  # by the ``window`` label
     since_start: Mapping[GroupKey, RequestTotals] = field(default_factory=dict)
     users: Sequence[UserFindings] = ()
-    prompts: Sequence[PromptFindings] = ()
-    """Models whose senders report prompt tokens, in the longest window."""
+    prompts: Sequence[PromptFindings] = ()  # models whose senders report prompt tokens, in the longest window
     sources: Mapping[RequestSource, int] = field(default_factory=dict)
     """Requests counted since the start, by source."""
     refused: Mapping[Refusal, int] = field(default_factory=dict)
@@ -112,8 +108,7 @@ class Slots:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held: Counter[Hashable] = Counter()
-        self.folded = 0
-        """Requests whose name had no slot."""
+        self.folded = 0  # requests whose name had no slot
 
     def admit(self, name: Hashable) -> bool:
         """Count a request; return whether its name has a slot."""

@@ -20,26 +20,20 @@ from spec_decode_exporter.costs.cost import CostRange, CostSource
 from spec_decode_exporter.figures.estimate import Estimate, ratio, sampled_ratio
 from spec_decode_exporter.requests.record import RequestRecord, RequestSource
 
-MIN_REQUESTS: Final = 30
-"""Below, the error of a ratio estimator is itself unknown (Cochran, section 6.8)."""
-ACCEPTANCE_BINS: Final = 20
-"""Bins of the acceptance histogram of a model."""
+MIN_REQUESTS: Final = 30  # Below, the error of a ratio estimator is itself unknown (Cochran, section 6.8)
+ACCEPTANCE_BINS: Final = 20  # bins of the acceptance histogram of a model
 ACCEPTANCE_RATIO_BOUNDS: Final = (0.05, *(tenth / 10 for tenth in range(1, 10)), 0.95, 1.0)
 ACCEPTANCE_LENGTH_BOUNDS: Final = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)
 """In tokens; K tokens give at most 1 + K, and K rarely exceeds 15."""
-OTHER: Final = "other"
-"""The label of values beyond the cardinality limits."""
-UNKNOWN: Final = "unknown"
-"""The label of a request type or a temperature that the sender omits."""
+OTHER: Final = "other"  # the label of values beyond the cardinality limits
+UNKNOWN: Final = "unknown"  # the label of a request type or a temperature that the sender omits
 
 
 class Effect(StrEnum):
     """Statistically significant effect of speculation on requests: a label value and a word of the API."""
 
-    GAINS = "gains"
-    """The lower bound of the speed-up is above 1."""
-    LOSES = "loses"
-    """The upper bound is below 1."""
+    GAINS = "gains"  # the lower bound of the speed-up is above 1
+    LOSES = "loses"  # the upper bound is below 1
     UNCLEAR = "unclear"
 
 
@@ -48,8 +42,7 @@ class GroupKey(NamedTuple):
 
     model_name: str
     request_type: str
-    temperature: str
-    """The bucket's label: ``0``, ``0-0.3``, ``0.3-0.7``, ``0.7-1``, ``>1``, ``unknown``."""
+    temperature: str  # the bucket's label: ``0``, ``0-0.3``, ``0.3-0.7``, ``0.7-1``, ``>1``, ``unknown``
 
 
 def bucket_labels(bounds: Sequence[float]) -> list[str]:
@@ -74,16 +67,11 @@ def bucket_text(label: str) -> str:
 class RequestWork(NamedTuple):
     """Tokens of a request, and the time that they took, in decode steps without speculation."""
 
-    tokens: int
-    """x: those after the first."""
-    steps_without_speculation: float
-    """y at the best guess of the cost."""
-    least_steps_without_speculation: float
-    """y at the lowest cost."""
-    most_steps_without_speculation: float
-    """y at the highest cost."""
-    is_typical: bool
-    """True if the cost is the method's typical cost."""
+    tokens: int  # x: those after the first
+    steps_without_speculation: float  # y at the best guess of the cost
+    least_steps_without_speculation: float  # y at the lowest cost
+    most_steps_without_speculation: float  # y at the highest cost
+    is_typical: bool  # True if the cost is the method's typical cost
 
     @classmethod
     def of(cls, request: RequestRecord, cost: CostRange | None) -> RequestWork | None:
@@ -103,19 +91,13 @@ class RequestWork(NamedTuple):
 class KeptRequest(NamedTuple):
     """A request of the windows, with labels of bounded cardinality."""
 
-    ended_at: float
-    """Monotonic."""
+    ended_at: float  # monotonic
     key: GroupKey
-    user: str
-    """Label of the user; empty if unknown."""
-    prompt_tokens: str
-    """Label of the bucket of the prompt's length; empty if unknown."""
-    record: RequestRecord
-    """Its numbers, without the names that the sender wrote."""
-    pathology: str
-    """Of the record, which computes it at each reading."""
-    work: RequestWork | None
-    """None if the steps or their cost are unknown."""
+    user: str  # label of the user; empty if unknown
+    prompt_tokens: str  # label of the bucket of the prompt's length; empty if unknown
+    record: RequestRecord  # its numbers, without the names that the sender wrote
+    pathology: str  # of the record, which computes it at each reading
+    work: RequestWork | None  # None if the steps or their cost are unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +118,8 @@ class RequestHistogram:
 
     upper_bounds: tuple[float, ...]
     """Ascending; a value equal to a bound is below it. The label `le` of the metric."""
-    counts: tuple[int, ...]
-    """Between two bounds, not cumulative; the last above every bound."""
-    sum: float = 0.0
-    """Sum of the values."""
+    counts: tuple[int, ...]  # between two bounds, not cumulative; the last above every bound
+    sum: float = 0.0  # sum of the values
 
     def with_ratio(self, numerator: int, denominator: int) -> RequestHistogram:
         """Return the histogram with one more value; the same if the denominator is 0."""
@@ -194,8 +174,7 @@ class RequestSummary:
         """Pathological requests: almost none of their draft tokens were accepted."""
         self.repetitive = sum(request.pathology == "repetitive" for request in kept)
         """Pathological requests: almost all were, as in a repetition loop."""
-        self.evaluated = len(self._work)
-        """Requests with decode steps and a known cost."""
+        self.evaluated = len(self._work)  # requests with decode steps and a known cost
         self.below_break_even = sum(work.tokens < work.steps_without_speculation for work in self._work)
         """Requests that speculation made slower."""
         self.typical_costs = sum(work.is_typical for work in self._work)

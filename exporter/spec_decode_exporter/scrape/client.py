@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from spec_decode_exporter.config.http_settings import HttpSettings
 
 MAX_FRAMING: Final = 64 * 2**10  # bytes of a rejection, or of a response besides its body: head, chunks
-MAX_URLS: Final = 4
-"""Addresses of a server whose URLs are kept: parsing that of a filtered page takes 0.1 ms."""
+MAX_URLS: Final = 4  # addresses of a server whose URLs are kept: parsing that of a filtered page takes 0.1 ms
 MIN_PIECES: Final = 1024
 PIECE_BYTES: Final = 1024
 """Maximum pieces of a response: ``MIN_PIECES``, and one for every ``PIECE_BYTES`` of the body's limit."""
@@ -235,8 +234,7 @@ class Connection(asyncio.BufferedProtocol):
         """Error of the awaited response, its time and the processor time; None if none is awaited."""
         self._is_usable = True
         self._timer: asyncio.TimerHandle | None = None  # an earlier request's too: one for each is dear
-        self.lost: asyncio.Future[None] = self._loop.create_future()
-        """Done when the socket is closed."""
+        self.lost: asyncio.Future[None] = self._loop.create_future()  # done when the socket is closed
 
     @property
     def is_open(self) -> bool:

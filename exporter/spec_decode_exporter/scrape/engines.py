@@ -238,8 +238,7 @@ def tokens_setting(kind: str, method: str) -> str:
     return _SETTINGS.get(method) or _SETTINGS[kind or "vllm"]
 
 
-KIND_NAMES: Final = ", ".join(f"`{kind.name}`" for kind in ENGINES)
-"""Names of all kinds, for documents."""
+KIND_NAMES: Final = ", ".join(f"`{kind.name}`" for kind in ENGINES)  # names of all kinds, for documents
 
 
 class Meaning(NamedTuple):
@@ -261,7 +260,6 @@ def _meanings() -> dict[bytes, Meaning]:
     return table
 
 
-MEANINGS: Final = _meanings()
-"""All sample names that are read, of all engines."""
+MEANINGS: Final = _meanings()  # all sample names that are read, of all engines
 PLAIN_NAMES: Final = frozenset(name for name, each in MEANINGS.items() if each.quantity not in HISTOGRAMS)
 """Those without the buckets of histograms."""

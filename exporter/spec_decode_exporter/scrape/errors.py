@@ -31,8 +31,7 @@ _ROUTED: Final = re.compile(
     rb'[{,](?:server|worker|worker_url|worker_id)="(https?://[A-Za-z0-9.:\[\]-]{1,80})/?"'
 )
 """Label of a router's series with the address of a server; no other characters: it is untrusted text."""
-_ROUTED_BYTES: Final = 64 * 2**10
-"""Bytes of the page in which they are looked for."""
+_ROUTED_BYTES: Final = 64 * 2**10  # bytes of the page in which they are looked for
 _ANOTHER_PAGE: Final = f"is it another program? Check port and path, for vLLM `{METRICS_URL}`"
 _CREDENTIALS: Final = "set `authorization`, for `observe` SPEC_DECODE_EXPORTER_AUTHORIZATION_CREDENTIALS"
 _REMEDIES: Final = {

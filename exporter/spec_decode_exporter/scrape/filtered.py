@@ -30,8 +30,7 @@ class FilteredPage:
         """Begin without an address, that of the ``whole`` page is known; stay so unless ``is_wanted``."""
         self._whole, self._with_latencies = whole, with_latencies
         self._doubts = 0 if is_wanted else MAX_DOUBTS
-        self._required = PageSeries()
-        """Wanted series of the last trusted page."""
+        self._required = PageSeries()  # wanted series of the last trusted page
         self.url = ""  # address; empty if the whole page is required
 
     def learn(self, shown: PageSeries) -> None:

@@ -21,8 +21,7 @@ class Polled(NamedTuple):
     reading: PageReading
     moment: float  # time of the reading (monotonic)
     wall: float  # time of the reading (Unix time)
-    interval: float
-    """Effective poll interval in seconds."""
+    interval: float  # effective poll interval in seconds
 
 
 class RawPoll(NamedTuple):

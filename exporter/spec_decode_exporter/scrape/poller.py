@@ -24,8 +24,7 @@ from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, RawPoll,
 from spec_decode_exporter.scrape.sample import MAX_LAYOUT_BYTES, PageReading, SampleReader
 from spec_decode_exporter.scrape.server_info import labelled_speculation, served_speculation, served_version
 
-PHASES: Final = 8
-"""Moments in an interval at which polls begin: targets share a wake-up and warm caches."""
+PHASES: Final = 8  # moments in an interval at which polls begin: targets share a wake-up and warm caches
 MAX_BACK_OFF: Final = 30.0  # maximum back-off in seconds after a failure
 MAX_BACK_OFF_REFUSED: Final = 5.0  # the same after a refused connection, which costs neither side anything
 LARGE_PAGE: Final = 64 * 1024  # bytes; a larger page requires a permit. vLLM's whole one has 55 kB.
@@ -73,8 +72,7 @@ class PollBudget:
     """What costly polls of all targets share: the limits of each target do not limit hundreds of them."""
 
     def __init__(self) -> None:
-        self.permits = asyncio.Semaphore(PERMITS)
-        """Permits for large pages, which take memory."""
+        self.permits = asyncio.Semaphore(PERMITS)  # permits for large pages, which take memory
         self._shares: dict[object, float] = {}
         """Shares of a core that costly targets would take at their configured intervals."""
 

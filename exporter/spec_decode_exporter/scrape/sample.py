@@ -458,8 +458,7 @@ class SampleReader:
     def __init__(self, layout_bytes: int = MAX_LAYOUT_BYTES) -> None:
         """Keep layouts of larger pages while those of all readers are of ``layout_bytes`` bytes of pages."""
         self._layout_bytes, self._readings = layout_bytes, 0
-        self._maps: dict[bool, PageMap] = {}
-        """The last layout with histograms (True) and without (False)."""
+        self._maps: dict[bool, PageMap] = {}  # the last layout with histograms (True) and without (False)
 
     def read_quickly(self, page: bytes, *, with_latencies: bool) -> PageReading | None:
         """Read a page that takes at most a few milliseconds; return None for any other, to read in a thread.

@@ -18,8 +18,7 @@ from spec_decode_exporter.config.types import Context, Duration, Section, Share
 MAX_TOKENS: Final = 32
 INCLUDED: Final = {path.stem: path for path in sorted(Path(__file__).with_name("scenarios").glob("*.yml"))}
 """Files of the included scenarios by name."""
-_LOADS: Final = tuple(2**doublings for doublings in range(9))
-"""Running requests for which the cost is given."""
+_LOADS: Final = tuple(2**doublings for doublings in range(9))  # running requests for which the cost is given
 
 Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
 DraftTokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]

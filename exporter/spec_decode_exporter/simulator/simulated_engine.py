@@ -65,8 +65,7 @@ class EngineCounts:
         self.accepted_lengths = [0] * (tokens + 1)
         self.draft_tokens = 0
         self.generation_tokens = 0
-        self.prompt_tokens = 0
-        """Prompt tokens of requests with a first token, cached ones included."""
+        self.prompt_tokens = 0  # prompt tokens of requests with a first token, cached ones included
         self.cache_queries = 0
         self.cache_hits = 0
         self.preemptions = 0
@@ -135,12 +134,10 @@ class SimulatedEngine:
         # A text as seed gives the same numbers in every process; the hash of a tuple does not.
         self._random, self._kinds = Random(seed), Random(f"{seed}/kinds")  # noqa: S311
         self._answered = answered
-        self.waiting: deque[SimulatedRequest] = deque()
-        """Requests in the queue."""
+        self.waiting: deque[SimulatedRequest] = deque()  # requests in the queue
         self._prefilling: list[SimulatedRequest] = []
         self._decoding: list[SimulatedRequest] = []
-        self.held = 0
-        """Tokens in the KV cache."""
+        self.held = 0  # tokens in the KV cache
         self._now = began
         self._step: _Step | None = None
         self.change(conditions, began)

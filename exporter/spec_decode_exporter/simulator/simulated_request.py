@@ -10,8 +10,7 @@ from typing import Final
 
 from spec_decode_exporter.simulator.scenario import Outputs, RequestKind, Scenario
 
-CACHE_BLOCK: Final = 16
-"""Tokens of one block of the prefix cache."""
+CACHE_BLOCK: Final = 16  # tokens of one block of the prefix cache
 _CACHED_SPREAD: Final = 0.25
 _NO_SPREAD: Final = 1e-6
 """Below this a distribution is constant: its formulas would exceed the range of floats."""
@@ -24,24 +23,20 @@ Answer = dict[str, object]
 class SimulatedRequest:
     """One request and its progress. Times are seconds since the scenario's start."""
 
-    kind: RequestKind | None
-    """None if the scenario has no mix."""
+    kind: RequestKind | None  # None if the scenario has no mix
     arrived: float
     prompt: int
     cached: int
-    output: int
-    """Tokens of the complete response."""
+    output: int  # tokens of the complete response
     max_tokens: int
     survival: tuple[float, ...]
     """For each draft position, the probability that the draft is accepted up to and including it."""
     to_compute: int
     """Tokens to compute before decoding: the prompt, after a preemption also the generated tokens."""
-    accepted_lengths: list[int]
-    """Drafts so far, by their number of accepted tokens."""
+    accepted_lengths: list[int]  # drafts so far, by their number of accepted tokens
     draft_tokens: int = 0
     generated: int = 0
-    drafted: int = 0
-    """Draft tokens that the present step verifies."""
+    drafted: int = 0  # draft tokens that the present step verifies
     scheduled_at: float = -1.0
     first_token_at: float = -1.0
     last_token_at: float = -1.0

@@ -25,12 +25,10 @@ from spec_decode_exporter.simulator.vllm_page import metrics_page
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-TICK_SECONDS: Final = 0.05
-"""Interval of the simulation without requests."""
+TICK_SECONDS: Final = 0.05  # interval of the simulation without requests
 _MAX_ADVANCE: Final = 1.0
 """Seconds of the clock that are simulated at once; a slow simulation falls behind the clock."""
-SEND_SECONDS: Final = 0.5
-"""Interval of the batches of requests that are sent."""
+SEND_SECONDS: Final = 0.5  # interval of the batches of requests that are sent
 _MAX_BATCH: Final = 1000  # twice a second: the exporter's default rate, also after the past of a demo
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -44,8 +42,7 @@ class SimulatedServer:
     """
 
     def __init__(self, simulation: Simulation, *, speed: float = 1.0, clock: Clock | None = None) -> None:
-        self.port = 0
-        """Port of the server."""
+        self.port = 0  # port of the server
         self._simulation = simulation
         self._speed = speed
         self._clock = clock or Clock()

@@ -20,13 +20,10 @@ class Simulation:
         self, scenario: Scenario, seed: int = 0, answered: Callable[[Answer], None] | None = None
     ) -> None:
         self.scenario = scenario
-        self.now = 0.0
-        """Seconds since the scenario's start, as all times here."""
-        self.speculation = scenario.speculation
-        """Settings of the present process."""
+        self.now = 0.0  # seconds since the scenario's start, as all times here
+        self.speculation = scenario.speculation  # settings of the present process
         self.process_began = 0.0
-        self.began = 0.0
-        """Creation of the present counters, and opening of the port."""
+        self.began = 0.0  # creation of the present counters, and opening of the port
         self.engines: tuple[SimulatedEngine, ...] = ()
         """Engines of the present process; none while the server is down."""
         self.restarts = 0

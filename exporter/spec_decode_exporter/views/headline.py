@@ -19,8 +19,7 @@ from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.verdict_text import know_text, likely_so_far, no_verdict
 from spec_decode_exporter.views.words import LIKELY, WORDS, Standing
 
-FIRST_VERSION: Final = (0, 8, 5)
-"""First version of vLLM with the counters that are read."""
+FIRST_VERSION: Final = (0, 8, 5)  # first version of vLLM with the counters that are read
 MIDNIGHT_SECONDS: Final = 900.0
 """Seconds after midnight until which the sums of a day begin if they are those of the whole day."""
 

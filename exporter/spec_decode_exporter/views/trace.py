@@ -14,10 +14,8 @@ from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.window.engine_windows import Window, columns, scaled
 
 TRACE_SECONDS: Final = 300.0
-TRACE_PIECES: Final = 60
-"""Pieces at most; fewer if polls are rare, so that each piece has one."""
-_INTERVALS: Final = 1.4
-"""Poll intervals of a piece at least, since polls are not quite regular."""
+TRACE_PIECES: Final = 60  # pieces at most; fewer if polls are rare, so that each piece has one
+_INTERVALS: Final = 1.4  # poll intervals of a piece at least, since polls are not quite regular
 
 
 class Trace(NamedTuple):

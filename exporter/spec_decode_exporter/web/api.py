@@ -49,14 +49,12 @@ from spec_decode_exporter.web.state import STATE
 NDJSON: Final = "application/x-ndjson"
 INGEST_PATH: Final = "/api/v1/requests"
 MAX_BODY_BYTES: Final = 1024 * 1024
-BODY_SECONDS: Final = 10.0
-"""Seconds for a client to send a body."""
+BODY_SECONDS: Final = 10.0  # seconds for a client to send a body
 DROPPED: Final = "X-Spec-Decode-Dropped"
 """Header: requests that the sender dropped since the last accepted body."""
 TOO_COSTLY: Final = "X-Spec-Decode-Too-Costly"
 """Header: of these, requests that the middleware inside vLLM did not read because of its limits."""
-_NUMBER: Final = "[0-9]{1,9}"
-"""Regular expression of both values."""
+_NUMBER: Final = "[0-9]{1,9}"  # regular expression of both values
 _REJECTED: Final = frozenset({400, 408, 413, 415, 503})
 """Status codes that lose a body, unless its sender stores it. 429 is absent: the sender retries."""
 _LINES: Final = {JSON: False, NDJSON: True}

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 ROOT: Final = "/docs/"
 ROUTE: Final = f"{ROOT}{{path:.*}}"
 INDEX: Final = "README.md"
-FILES: Final = "files/"
-"""Folder of the files to download."""
+FILES: Final = "files/"  # folder of the files to download
 PACKAGED: Final = Path(__file__).parent / "packaged"
 """Folder of a wheel that holds the files. An editable installation serves those of its checkout."""
 _CHECKOUT: Final = Path(__file__).parents[3]

@@ -28,14 +28,11 @@ from spec_decode_exporter.views.words import STATES, VERDICTS, Standing
 
 MAX_ROWS: Final = 100
 """Maximum number of engines, and of targets, on the page; the filter finds other engines."""
-SLICE: Final = 8
-"""Engines or targets after which other tasks run: less than a millisecond of work."""
+SLICE: Final = 8  # engines or targets after which other tasks run: less than a millisecond of work
 MAX_ALIKE, MAX_ASKED = 3, 16
 """Maximum ways to find out of one kind, which differ by engine, and engines whose ways are collected."""
-MAX_EVENTS: Final = 12
-"""Maximum rows of a list of events."""
-MAX_OPEN: Final = 8
-"""Maximum number of open engines: each is rendered each second."""
+MAX_EVENTS: Final = 12  # maximum rows of a list of events
+MAX_OPEN: Final = 8  # maximum number of open engines: each is rendered each second
 _WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
 
 
@@ -140,19 +137,14 @@ class ShownFleet:
     """Engines that match the query, and counts of all."""
 
     query: PageQuery
-    standings: Counter[Standing] = field(default_factory=Counter)
-    """Verdicts and states of all engines."""
-    engines: list[EngineView] = field(default_factory=list)
-    """All engines that can be shown."""
+    standings: Counter[Standing] = field(default_factory=Counter)  # verdicts and states of all engines
+    engines: list[EngineView] = field(default_factory=list)  # all engines that can be shown
     matching: int = 0
-    shown: list[EngineView] = field(default_factory=list)
-    """Engines with a row, in the order of the query."""
+    shown: list[EngineView] = field(default_factory=list)  # engines with a row, in the order of the query
     omitted: list[Mapping[str, str]] = field(default_factory=list)
     """Labels of engines that cannot be shown because of an internal error; at most ``MAX_ROWS``."""
-    unknown: set[str] = field(default_factory=set)
-    """Requested ids without an engine."""
-    by_target: bool = False
-    """True if rows start with the target: several serve one model."""
+    unknown: set[str] = field(default_factory=set)  # requested ids without an engine
+    by_target: bool = False  # True if rows start with the target: several serve one model
 
     @classmethod
     async def of(

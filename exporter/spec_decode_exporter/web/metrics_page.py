@@ -17,8 +17,7 @@ from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web.limits import accepts_gzip, in_turn, packed, sent
 from spec_decode_exporter.web.state import STATE
 
-MAX_RENDERED_BYTES: Final = 64 * 2**20
-"""Bytes of all renderings that are shared or being sent."""
+MAX_RENDERED_BYTES: Final = 64 * 2**20  # bytes of all renderings that are shared or being sent
 
 
 @dataclass(slots=True, eq=False)
@@ -27,8 +26,7 @@ class Rendering:
 
     pieces: Sequence[bytes]
     """Each as large as some milliseconds of rendering: a client that reads slowly takes no more memory."""
-    snapshot: int
-    """Number of the snapshot that it shows."""
+    snapshot: int  # number of the snapshot that it shows
     readers: set[asyncio.Transport] = field(default_factory=set)
 
     @property
@@ -44,8 +42,7 @@ class SharedPage:
         self._page, self._max_bytes = page, max_bytes
         self._locks: defaultdict[tuple[bool, bool], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._newest: dict[tuple[bool, bool], Rendering] = {}
-        self._alive: list[Rendering] = []
-        """Oldest first."""
+        self._alive: list[Rendering] = []  # oldest first
 
     @property
     def size(self) -> int:

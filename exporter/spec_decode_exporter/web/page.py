@@ -56,16 +56,14 @@ if TYPE_CHECKING:
 
     from spec_decode_exporter.core.isolation import Isolation
 
-Facts = dict[str, Any]
-"""What the templates read, by name."""
+Facts = dict[str, Any]  # what the templates read, by name
 
 STATIC: Final = Path(__file__).parent / "static"
 """Folder of the page's styles, script and icon: its security policy allows no others."""
 SECTIONS: Final = ("summary", "fleet", "experiments", "requests", "targets", "events", "glossary")
 """Templates of the content, in order."""
 
-SLICE_SECONDS: Final = 0.002
-"""Time of rendering after which other tasks run."""
+SLICE_SECONDS: Final = 0.002  # time of rendering after which other tasks run
 _FORMATS: Final = {
     **dict.fromkeys((Unit.NUMBER, Unit.TOKENS, Unit.REQUESTS), "plain"),
     Unit.SHARE: "percent",
@@ -76,8 +74,7 @@ _FORMATS: Final = {
 """Functions of the templates by unit."""
 _NOT_COUNTED: Final = frozenset({*Means._fields, "seconds", "polls", "rejected_tokens"})
 """Sums that no counter counts."""
-_EFFECTS: Final = (Effect.LOSES, Effect.GAINS, Effect.UNCLEAR)
-"""Order of the groups of requests."""
+_EFFECTS: Final = (Effect.LOSES, Effect.GAINS, Effect.UNCLEAR)  # order of the groups of requests
 
 
 async def page(request: web.Request) -> web.Response:

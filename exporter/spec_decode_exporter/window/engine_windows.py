@@ -14,8 +14,7 @@ from spec_decode_exporter.window.poll import UNKNOWN, Counters, Increment, Poll,
 from spec_decode_exporter.window.ring import Increments, Ring, added
 
 NANO: Final = 10**9
-MIN_INCREMENTS: Final = 3
-"""Minimum increments of a window; one with fewer is partial."""
+MIN_INCREMENTS: Final = 3  # minimum increments of a window; one with fewer is partial
 GONE_POLLS, GONE_SECONDS = 3, 10.0
 """Windows disappear without a successful poll for this many intervals and seconds."""
 _MAX_CREATIONS: Final = 32

@@ -18,13 +18,10 @@ from spec_decode_exporter.scrape.engines import EngineMark, Latency, Quantity
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.ring import added, narrow
 
-_LAST_BUCKET: Final = 2.5
-"""Assumed ratio of the ends of the +Inf bucket: vLLM's bounds are 1, 2, 5, 10, …"""
-_MAX_TOKENS: Final = 200_000
-"""Maximum midpoint: no answer is longer."""
+_LAST_BUCKET: Final = 2.5  # assumed ratio of the ends of the +Inf bucket: vLLM's bounds are 1, 2, 5, 10, …
+_MAX_TOKENS: Final = 200_000  # maximum midpoint: no answer is longer
 _MILLI: Final = 1000
-_GONE_PAGES: Final = 3
-"""Intervals without histograms after which their window is empty."""
+_GONE_PAGES: Final = 3  # intervals without histograms after which their window is empty
 
 
 class Answers(NamedTuple):
