@@ -62,7 +62,7 @@ class Figure:
     help: str  # HELP of the metric and description of the JSON field: one sentence, at most 120 characters
     over: tuple[str, str] | None = None
     """Numerator and denominator: sums of a window, by the names that ``term`` takes."""
-    value: Value | None = None  # Formula; None: numerator over denominator
+    value: Value | None = None  # formula; None: numerator over denominator
     each: Values | None = None  # formula of a figure with one number for each ``index``
     index: str = ""  # label of the place in such a list
     bounds: Callable[[WindowEvaluation], Estimate | None] | None = None  # its 95 % bounds; None: it has none

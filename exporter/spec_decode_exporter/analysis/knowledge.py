@@ -62,8 +62,8 @@ class FasterMethod:
     experiment: str
     arm: str  # name of the faster arm
     method: str  # method of that arm, as its servers or their configuration name it
-    speedup: Estimate  # Speed-up of that arm over the baseline
-    own: Estimate  # Speed-up of the engine's own arm over the baseline
+    speedup: Estimate  # speed-up of that arm over the baseline
+    own: Estimate  # speed-up of the engine's own arm over the baseline
 
 
 @dataclass(frozen=True, slots=True)

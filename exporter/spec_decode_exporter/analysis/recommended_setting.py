@@ -32,7 +32,7 @@ class Obstacle(StrEnum):
     MODEL_RUNNER_V1 = "model_runner_v1"  # vLLM 0.33 ignores the schedule of this method on Model Runner V1
     PIECEWISE_GRAPHS = "piecewise_graphs"
     """Model Runner V1 keeps the schedule, and runs piecewise CUDA graphs instead of full ones."""
-    UNUSED_DRAFTS = "unused_drafts"  # model Runner V2 runs a draft model in the ranges without drafts too
+    UNUSED_DRAFTS = "unused_drafts"  # Model Runner V2 runs a draft model in the ranges without drafts too
 
 
 class Pause(NamedTuple):

@@ -29,7 +29,7 @@ from spec_decode_exporter.core.urls import api_address, normalise, without_query
 
 MAX_FILE_BYTES: Final = 2**20
 """Bytes of a configuration file, and of a file with a secret, a certificate or a key that it names."""
-MAX_TARGETS: Final = 10_000  # Targets, and engines, of a list, of a recording, and of the exporter
+MAX_TARGETS: Final = 10_000  # targets, and engines, of a list, of a recording, and of the exporter
 _MAX_SECONDS: Final = 366 * 86_400.0
 _MILLISECONDS: Final = {
     "y": 365 * 86_400_000,

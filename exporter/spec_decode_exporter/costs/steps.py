@@ -29,7 +29,7 @@ from spec_decode_exporter.costs.regression import Matrix, gram_matrix, upper_tri
 from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import TORN_DRAFTS, Increment
 
-HALF_LIFE_SECONDS: Final = 12 * 3600.0  # Half-life of the weights: requests are longer at night
+HALF_LIFE_SECONDS: Final = 12 * 3600.0  # half-life of the weights: requests are longer at night
 PER_DOUBLING: Final = 4
 MAX_LOAD: Final = 2.0**16
 SHARE, LOAD, PROMPT, SHARE_LOAD, SHARE_PROMPT, RATE, SHARE_RATE, TIME = range(1, 9)

@@ -88,7 +88,7 @@ class Sums:
     partly: Amount = 0.0  # units of intervals of which some units have a draft, and some have none
     requests: Amount = 0.0  # requests that began to decode, if the units are decode steps
     squared_weights: Amount = 0.0  # Σ w² over the units with their weights w
-    end: Seconds = 0.0  # End, by ``Intervals.elapsed``
+    end: Seconds = 0.0  # end, by ``Intervals.elapsed``
 
     def add(self, other: Sums, kept: float = 1.0) -> None:
         """Multiply the weights of all units so far by ``kept``, and add units with the weight 1."""

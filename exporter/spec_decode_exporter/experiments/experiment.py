@@ -28,7 +28,7 @@ class Member:
 
     labels: Mapping[str, str]
     """Labels that arms match: ``name``, ``model_name``, ``method`` and the target's own labels."""
-    windows: tuple[Window, ...]  # Windows, ascending by length; empty if the engine is gone
+    windows: tuple[Window, ...]  # windows, ascending by length; empty if the engine is gone
     histograms: Mapping[Latency, Buckets] = field(default_factory=dict, repr=False)
     """Histograms over the longest window; empty if the server has none."""
     types: TypeTimesOf = field(default=lambda _begin, _end: {}, compare=False)
@@ -39,7 +39,7 @@ class Member:
 class ArmFindings:
     """Results of an arm."""
 
-    windows: tuple[Arm, ...]  # Windows, ascending by length; at least one
+    windows: tuple[Arm, ...]  # windows, ascending by length; at least one
     wins: Mapping[SpeedupBasis, bool]
     """True if it is significantly the fastest (95 %) over the longest window."""
     serves: frozenset[tuple[str, str]] = frozenset()  # model names and methods of its engines

@@ -38,7 +38,7 @@ def open_client(settings: PrometheusSettings) -> Client:
 class _Plan:
     """Next reading of a target's history."""
 
-    moment: float = -inf  # Monotonic; a new target is read at once
+    moment: float = -inf  # monotonic; a new target is read at once
     reason: str | None = None
     """Reason why the last reading failed; empty after a success, None before the first result."""
 

@@ -89,7 +89,7 @@ class Slot:
     generated: int  # generation tokens
     decode_seconds: float  # decode time, summed over requests; 0 if unknown
     running_requests: float | None  # mean load, with drafts that while drafting
-    speedup: Estimate | None  # Speed-up of decoding with its bounds; None with too few data
+    speedup: Estimate | None  # speed-up of decoding with its bounds; None with too few data
 
     @property
     def length(self) -> float | None:

@@ -21,9 +21,9 @@ Tone = Literal["drop", "recovery", "reset", "neutral"]
 class EventType(NamedTuple):
     """Row of the table. Only a row with a text is an event; any other is a log line alone."""
 
-    about: str  # Subject, one of ``SUBJECTS``
+    about: str  # subject, one of ``SUBJECTS``
     name: str
-    level: str  # Level; of two levels the usual one comes first, and ``Event.bad`` decides
+    level: str  # level; of two levels the usual one comes first, and ``Event.bad`` decides
     fields: str  # fields besides those that name its subject, separated by spaces
     meaning: str  # sentence for docs/reference/log.md
     text: str = ""

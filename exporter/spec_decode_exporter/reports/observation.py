@@ -47,7 +47,7 @@ from spec_decode_exporter.views.headline import target_problem
 MAX_WINDOW: Final = 3600.0  # longest window, in seconds, of an observation without an end
 DEFAULT_SECONDS: Final = 60.0
 """Default length of an observation: in 30 s too few requests pass for bounds and advice on usual answers."""
-RECENT: Final = 30.0  # Length, in seconds, of the short second window of a longer observation
+RECENT: Final = 30.0  # length, in seconds, of the short second window of a longer observation
 MIN_POLLS: Final = 6
 """Minimum number of polls of each server in an observation, unless a flag sets their interval."""
 BASELINE_SECONDS: Final = 60.0

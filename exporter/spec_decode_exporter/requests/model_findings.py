@@ -80,7 +80,7 @@ class PromptFindings(NamedTuple):
     """Requests of one model by the length of the prompt, in the longest window."""
 
     model_name: str
-    buckets: Sequence[PromptBucket]  # Ascending; without empty ones
+    buckets: Sequence[PromptBucket]  # ascending; without empty ones
 
     @property
     def falls(self) -> bool:

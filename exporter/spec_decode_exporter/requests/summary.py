@@ -20,7 +20,7 @@ from spec_decode_exporter.costs.cost import CostRange, CostSource
 from spec_decode_exporter.figures.estimate import Estimate, ratio, sampled_ratio
 from spec_decode_exporter.requests.record import RequestRecord, RequestSource
 
-MIN_REQUESTS: Final = 30  # Below, the error of a ratio estimator is itself unknown (Cochran, section 6.8)
+MIN_REQUESTS: Final = 30  # below, the error of a ratio estimator is itself unknown (Cochran, section 6.8)
 ACCEPTANCE_BINS: Final = 20  # bins of the acceptance histogram of a model
 ACCEPTANCE_RATIO_BOUNDS: Final = (0.05, *(tenth / 10 for tenth in range(1, 10)), 0.95, 1.0)
 ACCEPTANCE_LENGTH_BOUNDS: Final = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)

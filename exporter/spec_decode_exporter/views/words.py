@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 
-Standing = Verdict | State  # Verdict, or the state of an engine that does not draft
+Standing = Verdict | State  # verdict, or the state of an engine that does not draft
 
 
 class Word(NamedTuple):
