@@ -183,7 +183,7 @@ def start(_arguments: Namespace) -> Iterator[Figure]:
 def evaluation(arguments: Namespace) -> Iterator[Figure]:
     engines, minutes = (2, 1) if arguments.smoke else (100, 6)
     yield from asyncio.run(moved(engines, minutes, 3 if arguments.smoke else 20))
-    # After a minute, which takes four: a page whose windows are full takes about a tenth more.
+    # After a minute, which takes four: with full windows it takes 2 % more.
     yield asyncio.run(moved(20 if arguments.smoke else 1000, 1, 3 if arguments.smoke else 7))[1]
 
 

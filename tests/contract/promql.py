@@ -16,10 +16,8 @@ from spec_decode_exporter.metrics.subject import ENGINE, TARGET
 from spec_decode_exporter.metrics.table import METRICS
 from tests.paths import DATA
 
-PLACE = {"cluster", "namespace", "job", "instance"}
-"""Labels that Prometheus adds, not the exporter."""
-CONFIGURED = {"workload", "arm"}
-"""Labels that users give their targets."""
+PLACE = {"cluster", "namespace", "job", "instance"}  # labels that Prometheus adds, not the exporter
+CONFIGURED = {"workload", "arm"}  # labels that users give their targets
 _ALERT = {"alertname", "severity", "target", "model_name", "engine"}
 _PARTS = {"histogram": {"_bucket": {"le"}, "_sum": set(), "_count": set()}}
 

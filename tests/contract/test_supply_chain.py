@@ -64,8 +64,7 @@ LOCKS = sorted(
     for place in ("*.lock", "image/*.lock", "tests/**/*.lock")
     for path in CHECKOUT.glob(place)
 )
-EXTRAS = ("auth", "dns")
-"""What the image has besides what is needed; image/lock says so too."""
+EXTRAS = ("auth", "dns")  # what the image has besides what is needed; image/lock says so too
 
 
 def requirements_of_image():

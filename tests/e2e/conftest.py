@@ -24,8 +24,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 PROGRAM = Path(sys.executable).with_name("spec-decode-exporter")
-CEILING = 600.0
-"""Seconds after which a condition is considered never to come."""
+CEILING = 600.0  # seconds after which a condition is considered never to come
 PROMPTLY = 30.0
 """Seconds in which a process ends, whatever else the machine does: Kubernetes kills it then. What could hold it takes 60 s."""
 

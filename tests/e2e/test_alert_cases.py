@@ -21,8 +21,7 @@ from tests.fakes.moved_fleet import TURNS, WALL, MovedFleet, Server, running
 
 _ALLOWED_ERRORS = {"reload_failed"}
 
-Series = list[dict[str, str]]
-"""As promtool reads them: each with its name and labels, and its values."""
+Series = list[dict[str, str]]  # as promtool reads them: each with its name and labels, and its values
 
 
 class _Recording:

@@ -7,8 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from spec_decode_exporter.simulator.scenario import load_scenario
 
-ENDS = "10m"
-"""Time at which the load ends, so that all requests end; ten minutes pass in one."""
+ENDS = "10m"  # time at which the load ends, so that all requests end; ten minutes pass in one
 
 
 def sums(page):

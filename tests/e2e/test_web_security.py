@@ -58,8 +58,7 @@ def test_prometheus_scrapes_over_mutual_tls_with_its_password_and_others_do_not(
     assert prometheus.value(f'last_over_time({name}{{job="let in"}}[5m])') == 1
 
 
-ATTACK = 15
-"""Seconds."""
+ATTACK = 15  # seconds
 SLOW = {
     "heads that never end": "-H -i 1",
     "bodies that never end": "-B -i 1 -s 8192",

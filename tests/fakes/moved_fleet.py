@@ -28,17 +28,14 @@ from tests.conftest import PAGES_AT_ONCE, FakeClock, settle
 from tests.fakes.scenarios import scenario
 
 WALL = 1_790_000_000.0
-TURNS = 5
-"""Iterations of the event loop between two sleepers: enough, since the polls need no socket."""
-_SENT_EVERY = 5.0
-"""Seconds from one batch of requests to the next, where the exporter receives them."""
+TURNS = 5  # iterations of the event loop between two sleepers: enough, since the polls need no socket
+_SENT_EVERY = 5.0  # seconds from one batch of requests to the next, where the exporter receives them
 
 
 class Answers:
     """Answers of a server; subclasses answer badly."""
 
-    seconds = 0.0
-    """How long an answer takes."""
+    seconds = 0.0  # how long an answer takes
 
     def __init__(self, simulations: list[Simulation], start: float) -> None:
         self.simulations = simulations
@@ -120,8 +117,7 @@ class Server:
     told: Mapping[str, Any] = field(default_factory=dict)
     """Keys of the target in the exporter's configuration."""
     answers: type[Answers] = Answers
-    behind: int = 1
-    """How many servers answer at its address, in turn."""
+    behind: int = 1  # how many servers answer at its address, in turn
 
     def start(self, wall: float, take: Callable[[RequestAnswer], None] | None = None) -> Answers:
         text = scenario(self.scenario).model_dump(exclude_unset=True)

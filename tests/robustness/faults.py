@@ -149,12 +149,9 @@ async def serving(respond: Respond, tls: ssl.SSLContext | None = None) -> AsyncI
 class Fault:
     """Something that a server does."""
 
-    respond: Respond | None
-    """None: a port without a listener."""
-    outcome: frozenset[str]
-    """Possible reasons of the failed polls; ``read`` if none fails."""
-    reason: str = ""
-    """Part of the event in the log; empty if there is none."""
+    respond: Respond | None  # None: a port without a listener
+    outcome: frozenset[str]  # possible reasons of the failed polls; ``read`` if none fails
+    reason: str = ""  # part of the event in the log; empty if there is none
 
 
 def _fault(respond: Respond | None, outcome: str = READ, reason: str = "") -> Fault:

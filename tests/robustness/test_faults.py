@@ -13,12 +13,9 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
 from tests.robustness.faults import READ, faults, serving
 
-POLLS = 2
-"""Of each server: the second finds what the first has left."""
-MAX_SECONDS = 2.0
-"""Processor time of a poll: a page at every limit takes a tenth of it."""
-PATIENCE = "30s"
-"""Timeout of a poll; for faults that only a timeout ends, it is short."""
+POLLS = 2  # of each server: the second finds what the first has left
+MAX_SECONDS = 2.0  # processor time of a poll: a page at every limit takes a tenth of it
+PATIENCE = "30s"  # timeout of a poll; for faults that only a timeout ends, it is short
 
 
 async def polled(url, patience):

@@ -5,8 +5,7 @@ from structlog.testing import capture_logs
 
 from tests.robustness.table import BY_NAME, TABLE
 
-MAX_REASON = 500
-"""Maximum characters of a line: the log and the page show a reason."""
+MAX_REASON = 500  # maximum characters of a line: the log and the page show a reason
 MAX_REASONS = 101
 """Maximum lines: a configuration reports the first 100 mistakes and the number of the others."""
 

@@ -14,8 +14,7 @@ BEFORE, STOOD = 150, 260
 """Seconds until the experiment is added, and after which an arm that is faster was so for a whole window."""
 ADVISED = 900
 """Seconds within which the advice to switch to it has stood for three minutes: bounds may interrupt it."""
-COMPARED = 10
-"""Seconds after which arms are compared, and engines are evaluated with the results."""
+COMPARED = 10  # seconds after which arms are compared, and engines are evaluated with the results
 EXPERIMENT = """\
 experiments:
   - name: drafter

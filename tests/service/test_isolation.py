@@ -50,8 +50,7 @@ class Fault:
         stack.enter_context(patch(f"spec_decode_exporter.{self.place}", property(fails) if own else fails))
 
 
-TARGET_OF = {}
-"""The target of each engine monitor, and of what it has learned, by identity."""
+TARGET_OF = {}  # the target of each engine monitor, and of what it has learned, by identity
 
 
 def owned(bad, one, *_, **__):

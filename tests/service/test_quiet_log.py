@@ -3,8 +3,7 @@
 from collections import Counter
 
 STEADY = "acceptance: {mean: 0.88}\nload: {concurrency: 16}"
-SETTLED = 400.0
-"""Seconds after which all that is logged once about a server is logged."""
+SETTLED = 400.0  # seconds after which all that is logged once about a server is logged
 
 
 async def test_a_healthy_server_logs_nothing_but_summaries_which_a_reload_begins_and_ends(story):

@@ -11,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spec_decode_exporter.metrics.table import METRICS
 
 SCENARIO = "load: {concurrency: 12}\nspeculation: {tokens: 4}"
-BEFORE, AFTER = 45.0, 25.0
-"""Seconds until the reload, and from it to the comparison."""
+BEFORE, AFTER = 45.0, 25.0  # seconds until the reload, and from it to the comparison
 TARGET = "targets: [{url: 'http://vllm:8000/metrics', name: one%s}]\n"
 PLAIN = "windows: [10s, 1m]\nmetrics: {profile: full}\n"
 GROUP_OF = {metric.name: str(metric.group) for metric in METRICS}
@@ -21,8 +20,7 @@ OWN = re.compile(r"process_|python_|spec_decode_exporter_(config_|poll_seconds)"
 
 
 NOTHING, SMALLER = "no group", "not in the smaller profile"
-UNCHANGED = {}
-"""Series of the run without a reload."""
+UNCHANGED = {}  # series of the run without a reload
 
 
 class Change(NamedTuple):
@@ -31,10 +29,8 @@ class Change(NamedTuple):
     more: str = ""
     target: str = ""
     base: str = PLAIN
-    concerns: str = NOTHING
-    """Pattern of groups and names."""
-    only_totals: bool = False
-    """Windows are another thing."""
+    concerns: str = NOTHING  # pattern of groups and names
+    only_totals: bool = False  # windows are another thing
 
 
 CHANGES = {

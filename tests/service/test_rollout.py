@@ -29,8 +29,7 @@ def pod(name, **labels):
     return Target(f"http://{name}:8000/metrics", f"{name}:8000", tuple(sorted(own.items())))
 
 
-SERVED = 200
-"""Seconds without speculation: a baseline needs a minute."""
+SERVED = 200  # seconds without speculation: a baseline needs a minute
 BEFORE, AFTER = pod("vllm-6c9f8d7b5-x2x9w"), pod("vllm-7d5b9c6f4-k8s2p")
 
 

@@ -10,8 +10,7 @@ from tests.contract.chart.custom_resources import RESOURCES, schema_of
 from tests.contract.chart.rendering import after
 from tests.contract.integrations.shipped import SCALED_OBJECT
 
-VERSIONS = ["1.29", "1.36"]
-"""The oldest that the chart takes, and the newest that is known."""
+VERSIONS = ["1.29", "1.36"]  # the oldest that the chart takes, and the newest that is known
 
 
 @pytest.mark.parametrize("version", VERSIONS)

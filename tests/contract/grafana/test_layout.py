@@ -16,8 +16,7 @@ from grafana.style import Colour
 
 from .shipped import BOARDS, FOLDER, each_board, each_panel, panels_of, selectors
 
-PANELS, QUERIES = 20, 40
-"""Before a collapsed row is opened; Grafana asks for nothing in it until then."""
+PANELS, QUERIES = 20, 40  # before a collapsed row is opened; Grafana asks for nothing in it until then
 
 
 def cells(panel):
@@ -90,8 +89,7 @@ def test_the_first_look_has_at_most_twenty_panels_and_forty_queries_marks_includ
 
 # What queries select, and what a tile shows without a value
 
-NOT_OURS = {"ALERTS", "ALERTS_FOR_STATE"}
-"""Alerts of a whole model have neither job nor instance."""
+NOT_OURS = {"ALERTS", "ALERTS_FOR_STATE"}  # alerts of a whole model have neither job nor instance
 
 
 @pytest.mark.parametrize("label", ["job", "instance"])

@@ -42,10 +42,8 @@ class Fires(Row):
     alert: str
     by: float
     target: str = ""
-    over: float | None = None
-    """When it must be over; None: not while the case lasts."""
-    kind: str = ""
-    """Of an alert with several rules."""
+    over: float | None = None  # when it must be over; None: not while the case lasts
+    kind: str = ""  # of an alert with several rules
 
 
 class CaseServer(Row):
@@ -64,19 +62,14 @@ class Case(Row):
     servers: Mapping[str, CaseServer]
     minutes: int
     poll: str = "5s"
-    scrape: int = 15
-    """Seconds between scrapes, and between evaluations of the rules as they are shipped."""
-    since: float = 0
-    """When things begin to go wrong: no alert fires before."""
+    scrape: int = 15  # seconds between scrapes, and between evaluations of the rules as they are shipped
+    since: float = 0  # when things begin to go wrong: no alert fires before
     fires: Sequence[Fires] = ()
     also: frozenset[str] = frozenset()
     """Alerts that may fire besides, of which nothing else is asserted; most are inhibited by those that must."""
-    down: tuple[int, int] = (0, 0)
-    """From when to when scrapes of the exporter fail."""
-    absent: tuple[int, int] = (0, 0)
-    """From when to when Prometheus does not know of it."""
-    mistake: int | None = None
-    """When a configuration with an error is loaded."""
+    down: tuple[int, int] = (0, 0)  # from when to when scrapes of the exporter fail
+    absent: tuple[int, int] = (0, 0)  # from when to when Prometheus does not know of it
+    mistake: int | None = None  # when a configuration with an error is loaded
     requests: bool = False
     """Whether what the servers' responses say is sent to the exporter, with every scrape."""
     arms: bool = False

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-MODEL = "tiny"
-"""The name under which vLLM serves a model."""
+MODEL = "tiny"  # the name under which vLLM serves a model
 PROMPTS = (
     "The temperature of the requests decides how well speculation works",
     "def main(folder: Path) -> None:",
@@ -28,8 +27,7 @@ PROMPTS = (
     "a draft, the first two layers of the very same weights",
     "return LlamaConfig(vocab_size=VOCABULARY, hidden_size=256)",
 )
-VOCABULARY = range(2, 512)
-"""Token ids of the models without the special ones."""
+VOCABULARY = range(2, 512)  # token ids of the models without the special ones
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,7 @@ class Truth:
     accepted_tokens: int = 0
     generation_tokens: int = 0
     decode_seconds: float = 0.0
-    positions: tuple[int, ...] = ()
-    """Drafts whose token at position i was accepted."""
+    positions: tuple[int, ...] = ()  # drafts whose token at position i was accepted
     ratios: tuple[float, ...] = ()
     """The share of draft tokens that were accepted, of each request that drafted."""
 
@@ -92,8 +89,7 @@ class Api(NamedTuple):
     """How an engine is asked, and what its response says."""
 
     path: str
-    body: Callable[[random.Random], Body]
-    """The next request, without its temperature."""
+    body: Callable[[random.Random], Body]  # the next request, without its temperature
     truth: Callable[[Body], Truth]
 
 
@@ -109,12 +105,9 @@ class Times:
     """Sums over requests, in seconds of the client's clock."""
 
     requests: int = 0
-    tokens: int = 0
-    """Tokens after the first one of each request."""
-    first_token: float = 0.0
-    """From the request to its first token."""
-    decoding: float = 0.0
-    """From the first token to the last one."""
+    tokens: int = 0  # tokens after the first one of each request
+    first_token: float = 0.0  # from the request to its first token
+    decoding: float = 0.0  # from the first token to the last one
 
     def __add__(self, other: Times) -> Times:
         """Add up two sets of requests."""
@@ -150,8 +143,7 @@ class Load:
     temperature: float
     seconds: float
     at_once: int = 3
-    request_type: str | None = None
-    """The request type in their header, if any."""
+    request_type: str | None = None  # the request type in their header, if any
     api: Api = VLLM
 
 

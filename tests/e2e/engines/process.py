@@ -11,8 +11,7 @@ from tests.paths import CHECKOUT
 
 LOGS = CHECKOUT / ".e2e" / "logs"
 HOST = "127.0.0.1"
-PATIENCE = 20.0
-"""Seconds until the processes of an engine are killed."""
+PATIENCE = 20.0  # seconds until the processes of an engine are killed
 
 
 def get(url: str) -> str:

@@ -18,8 +18,7 @@ from prometheus_client.samples import Sample
 from tests.e2e.conftest import eventually, free_port
 
 TARGET = "server"
-LONG = "10m"
-"""Longer than a whole scenario."""
+LONG = "10m"  # longer than a whole scenario
 SPEEDUP = "spec_decode_estimated_speedup_ratio"
 REQUEST_SPEEDUP = "spec_decode_end_to_end_speedup_ratio"
 COST = "spec_decode_draft_cost_ratio"

@@ -30,12 +30,10 @@ from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, SampleRea
 class Harness:
     """Parser under attack."""
 
-    check: Callable[[bytes], object]
-    """Takes any bytes. Whatever it raises is a finding."""
+    check: Callable[[bytes], object]  # takes any bytes. Whatever it raises is a finding.
     words: tuple[str, ...]
     """What the parser looks for, so that it is met more often than chance would have it."""
-    json: bool = False
-    """Whether documents of these words make good inputs."""
+    json: bool = False  # whether documents of these words make good inputs
 
 
 def sane(error: Exception, max_characters: int = 4000) -> None:

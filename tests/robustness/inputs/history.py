@@ -24,8 +24,7 @@ from spec_decode_exporter.scrape.engines import ENGINES
 from tests.robustness.inputs.row import Make, Read, Row, filled, served_json
 
 _NAME: Final = "vllm:generation_tokens_total"
-_SECONDS: Final = 1e5
-"""Seconds of the samples that are asked for."""
+_SECONDS: Final = 1e5  # seconds of the samples that are asked for
 _TARGET: Final = Target("http://10.0.0.1:8000/metrics", "chat")
 
 

@@ -20,8 +20,7 @@ from spec_decode_exporter.discovery.lists import MAX_LIST_BYTES
 MIB: Final = 2**20
 
 Make: TypeAlias = Callable[[], bytes]
-Read: TypeAlias = Callable[[bytes], Awaitable[object]]
-"""Passes an input to the program's code."""
+Read: TypeAlias = Callable[[bytes], Awaitable[object]]  # passes an input to the program's code
 Answer: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -33,8 +32,7 @@ class RejectedError(Exception):
 class Row:
     """One untrusted input."""
 
-    name: str
-    """For example ``http_sd list``. Unique."""
+    name: str  # for example ``http_sd list``. Unique.
     read: Read
     worst: Mapping[str, Make]
     """By a description: the most expensive inputs within every bound. ``read`` accepts each."""

@@ -23,8 +23,7 @@ from tests.robustness.inputs.row import Row
 
 MAX_BODY: Final = Poll().max_body
 PIECE: Final = 64 * 1024
-MOST_LABELS: Final = MAX_LINE_BYTES // len('l1234="12",')
-"""Labels of a line that has nothing else."""
+MOST_LABELS: Final = MAX_LINE_BYTES // len('l1234="12",')  # labels of a line that has nothing else
 
 
 def answer(body: bytes, *more: str) -> bytes:

@@ -11,8 +11,7 @@ from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from tests.fakes.windows import increment
 
-WALL = 1_794_484_800.0
-"""12 November 2026, noon (UTC)."""
+WALL = 1_794_484_800.0  # 12 November 2026, noon (UTC)
 HOUR = 3600.0
 COUNTS = {
     "first_tokens": 5,

@@ -8,8 +8,7 @@ from spec_decode_exporter.config.comparison_settings import CostSettings
 from spec_decode_exporter.costs.blocks import BLOCK_SECONDS, HALF_WEEK, MIN_BLOCKS, BlocksByKey, Piece
 from spec_decode_exporter.costs.cost import CostSources
 
-WALL = 3000 * HALF_WEEK
-"""Begin of a half week."""
+WALL = 3000 * HALF_WEEK  # begin of a half week
 
 
 def piece(accepted=2.0, drafts=1000.0, seconds=BLOCK_SECONDS, tokens=4, **more):

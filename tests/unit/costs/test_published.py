@@ -33,8 +33,7 @@ def steps(*extras, **more):
     return [step(f"source {place}", extra, **more) for place, extra in enumerate(extras)]
 
 
-ROWS = tuple(enumerate(data_rows("published.csv"), 2))
-"""Lines of the table."""
+ROWS = tuple(enumerate(data_rows("published.csv"), 2))  # lines of the table
 
 
 class TestTable:

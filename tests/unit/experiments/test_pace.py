@@ -28,8 +28,7 @@ class TestSpeedup:
         assert there.upper * back.lower == pytest.approx(1.0)
 
 
-EASY, HARD = 0.010, 0.030
-"""Seconds per token of the slower arm."""
+EASY, HARD = 0.010, 0.030  # seconds per token of the slower arm
 
 
 def arm(easy, hard, factor=1.0):

@@ -85,8 +85,7 @@ def scheduled(generator, lengths, acceptance=0.8, drafts=50):
 
 
 LONG, SHORT = increment([4] * 10, [4] * 6 + [0] * 4), increment([2] * 30, [2] * 15 + [1] * 15)
-MIXED = increment([4] * 20 + [2] * 30, [0] * 50)
-"""K changed within it."""
+MIXED = increment([4] * 20 + [2] * 30, [0] * 50)  # K changed within it
 
 
 class TestRegimes:

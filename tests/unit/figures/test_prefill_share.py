@@ -11,8 +11,7 @@ from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.engine_windows import NANO
 from tests.fakes.windows import summed
 
-ALONE = 0.02
-"""Seconds of a step without prompts."""
+ALONE = 0.02  # seconds of a step without prompts
 
 
 def polls(each_token, *, noise=0.0, prompts=(0, 6000), number=300, seed=1):

@@ -130,8 +130,7 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
 
 
 BASELINE = BaselineSummary(0.05, 0.85)
-FEW_STEPS = {"decode_steps": 2001, "generation_tokens": 4101}
-"""More than twice as many steps as drafts."""
+FEW_STEPS = {"decode_steps": 2001, "generation_tokens": 4101}  # more than twice as many steps as drafts
 FLIPS = {"running": 9.0, "speculation": SCHEDULED}
 ROOM = {"positions": (800, 600, 400, 301)}
 FASTER = FasterMethod("x", "a", "mtp", Estimate(2.0, 1.8, 2.2, 0.1), Estimate(1.5, 1.3, 1.7, 0.1))

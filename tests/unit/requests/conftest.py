@@ -9,8 +9,7 @@ from spec_decode_exporter.requests.record import RequestRecord
 from spec_decode_exporter.requests.store import RequestStore
 from tests.fakes.costs import make_cost
 
-COST = make_cost()
-"""c = 0.1 and c0 = 0.1."""
+COST = make_cost()  # c = 0.1 and c0 = 0.1
 
 
 def request_of(drafts=30, accepted_tokens=60, *, tokens=4, model_name="llama", **more):

@@ -40,8 +40,7 @@ from tests.robustness.faults import (
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 50
 MAX_BODY = 10_000
 GZIP = "Content-Encoding: gzip"
-SOON = 0.05
-"""A timeout for what must run into it."""
+SOON = 0.05  # a timeout for what must run into it
 
 
 OK = answer(PAGE)

@@ -18,8 +18,7 @@ from spec_decode_exporter.scrape.poller import (
 
 intervals = st.sampled_from([0.1, 0.25, 0.7, 1.0, 1.5, 5.0, 60.0])
 offsets = st.floats(0, 1, exclude_max=True)
-EARLY = 0.002
-"""Seconds by which a timer may fire early: a clock of milliseconds fires up to one early."""
+EARLY = 0.002  # seconds by which a timer may fire early: a clock of milliseconds fires up to one early
 
 
 # Ticks.

@@ -154,8 +154,7 @@ async def running():
 # Which page.
 
 
-FIRST = ["whole", "version", "info"]
-"""Requests of the first poll."""
+FIRST = ["whole", "version", "info"]  # requests of the first poll
 NO_FILTERED_PAGE = {
     "empty": b"",
     "partial": b'vllm:spec_decode_num_drafts_total{engine="0",model_name="tiny-llama"} 41.0\n',

@@ -23,8 +23,7 @@ from spec_decode_exporter.views.verdict_text import NO_VERDICT, memory_text, ver
 from tests.every import every
 from tests.fakes.costs import cost_between
 
-AT = 1_790_000_000.0
-"""14:13:20 UTC."""
+AT = 1_790_000_000.0  # 14:13:20 UTC
 SURE = Estimate(2.0, 1.8, 2.2, 0.1)
 REQUEST = EndToEnd(1.5, EndToEndBasis.BASELINE, Estimate(1.5, 1.25, 1.75, 0.1))
 SCHEDULED = Speculation("eagle3", schedule=BatchSchedule((1, 8, 32), (4, 0, 1)))

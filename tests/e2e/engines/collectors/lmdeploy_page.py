@@ -20,8 +20,7 @@ K = 4
 REQUESTS = 30
 STEPS = range(5, 40)
 AT_ONCE = 3
-RATE = 0.7
-"""Probability that a draft token is accepted if those before it are."""
+RATE = 0.7  # probability that a draft token is accepted if those before it are
 
 
 def lmdeploy(folder: Path) -> None:

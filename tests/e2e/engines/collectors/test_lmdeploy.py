@@ -11,8 +11,7 @@ from watch import watch
 from tests.e2e.conftest import eventually, free_port
 
 PROGRAM = Path(__file__).with_name("lmdeploy_page.py")
-K = 4
-"""As the program has it."""
+K = 4  # as the program has it
 
 
 def printed_truth(log):

@@ -13,8 +13,7 @@ from pytest import approx  # noqa: PT013 - the one name that is read like a word
 from watch import LONG, Page, page_of
 
 DIGITS = 6
-EXACT = 1e-9
-"""Relative error of a division."""
+EXACT = 1e-9  # relative error of a division
 
 
 def complete(truth: Truth, url: str) -> Truth:

@@ -16,19 +16,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 LAYERS, DRAFT_LAYERS = 2, 1
-WEAKENED = 0.1
-"""Factor for the output of every layer that the draft model lacks."""
+WEAKENED = 0.1  # factor for the output of every layer that the draft model lacks
 VOCABULARY, HIDDEN, INTERMEDIATE, CONTEXT = 256, 32, 64, 8192
-ALIGNMENT = 32
-"""Bytes; the format's own default."""
-NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
-"""Types of tokens."""
-UNSIGNED, SIGNED, FLOAT, STRING, ARRAY = 4, 5, 6, 8, 9
-"""Types of metadata; numbers have 32 bits."""
+ALIGNMENT = 32  # Bytes; the format's own default
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # types of tokens
+UNSIGNED, SIGNED, FLOAT, STRING, ARRAY = 4, 5, 6, 8, 9  # types of metadata; numbers have 32 bits
 
 Value = str | int | float | Sequence[str] | Sequence[int] | Sequence[float]
-Tensor = tuple[tuple[int, ...], bytes]
-"""Shape, the innermost dimension first, and values of 32 bits."""
+Tensor = tuple[tuple[int, ...], bytes]  # Shape, the innermost dimension first, and values of 32 bits
 
 
 def tokens() -> list[tuple[str, int]]:

@@ -19,8 +19,7 @@ from tests.e2e.conftest import free_port
 
 PROGRAM = Path(__file__).with_name("serve.py")
 SLOTS = 4
-CONTEXT = 1024
-"""Tokens of a request: the prompt's and the answer's."""
+CONTEXT = 1024  # tokens of a request: the prompt's and the answer's
 WORDS = [number for number in range(VOCABULARY) if tokens()[number][1] == NORMAL]
 ALL_TOKENS = {"ignore_eos": True, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 """Sample from the whole vocabulary, and stop at the number of tokens alone."""

@@ -9,8 +9,7 @@ from tests.e2e.conftest import CEILING, eventually
 
 RATES = (0.9, 0.7, 0.5, 0.3)
 K = len(RATES)
-ENOUGH = 30_000
-"""Drafts after which chance moves the rarest rate by less than 1 %."""
+ENOUGH = 30_000  # drafts after which chance moves the rarest rate by less than 1 %
 
 
 def test_every_number_equals_what_the_responses_say_and_a_drop_is_flagged_soon(record, remark):

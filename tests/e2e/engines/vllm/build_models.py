@@ -19,8 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 DRAFT_LAYERS = 2
-WEAKENED = 0.02
-"""Factor for the output of every layer that the draft model lacks."""
+WEAKENED = 0.02  # factor for the output of every layer that the draft model lacks
 VOCABULARY = 512
 HEAD_SIZE = 64
 TEXT = Path(__file__).read_text(encoding="utf-8")

@@ -12,8 +12,7 @@ from clients import Truth
 from pytest import approx  # noqa: PT013 - the one name that is read like a word
 from watch import LONG, Page, page_of
 
-EXACT = 1e-9
-"""Relative error of a division; the sums must be equal."""
+EXACT = 1e-9  # relative error of a division; the sums must be equal
 SECONDS = 1e-6
 
 

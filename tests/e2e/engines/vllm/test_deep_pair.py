@@ -16,11 +16,9 @@ K = 4
 WORKERS = 3
 ROUNDS = [[answers_of(worker, 6) for worker in range(WORKERS)]] * 60
 """Each takes some 12 s without speculation."""
-WINDOW = "3m"
-"""It has bounds from half of it on."""
+WINDOW = "3m"  # it has bounds from half of it on
 PAYS, LOSES = {"marginal", "healthy", "optimal"}, {"harmful"}
-LEARNING_SECONDS = 75.0
-"""Length of the baseline; the exporter wants 60 s."""
+LEARNING_SECONDS = 75.0  # length of the baseline; the exporter wants 60 s
 
 
 def test_the_bounds_contain_what_the_client_measured(tmp_path, remark):

@@ -13,15 +13,12 @@ from watch import REQUEST_SPEEDUP, bounds, engine, has_bounds, learned, said, wa
 
 from tests.e2e.conftest import free_port
 
-PROMPT = 1500
-"""Tokens; none of them is in the prefix cache."""
+PROMPT = 1500  # Tokens; none of them is in the prefix cache
 LONGER_CONTEXT = ("--max-model-len", "2048")
-COST = {"draft_cost_ratio": 0.55}
-"""Ratio of the parameters of both models; the learned baseline precedes it."""
+COST = {"draft_cost_ratio": 0.55}  # ratio of the parameters of both models; the learned baseline precedes it
 WINDOW = "1m"
 LEARNING_SECONDS = 65.0
-LATER = 1.15
-"""The draft model has half of the target's layers."""
+LATER = 1.15  # the draft model has half of the target's layers
 
 
 def rounds(seed: int):

@@ -29,10 +29,8 @@ class Release:
     version: str
     flags: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    missing: str = ""
-    """File that ``run`` could not prepare; empty if the release can be tested."""
-    per_request: bool = False
-    """Whether it starts with the options for metrics of each response."""
+    missing: str = ""  # file that ``run`` could not prepare; empty if the release can be tested
+    per_request: bool = False  # whether it starts with the options for metrics of each response
 
     def __str__(self) -> str:
         return f"{self.front_end} {self.version}"

@@ -24,12 +24,10 @@ from watch import watch
 from spec_decode_exporter.web.documentation import served
 from tests.e2e.conftest import eventually, free_port
 
-WINDOW = "5m"
-"""Longer than all of this takes."""
+WINDOW = "5m"  # longer than all of this takes
 COST = {"draft_cost_ratio": 0.2, "running_requests": 1}
 """As if four tokens cost 0.8 steps without speculation: who has less than 0.2 of them accepted loses."""
-KINDS = {"0": "code", "0.7-1": "creative"}
-"""The header of the requests in each bucket of temperature."""
+KINDS = {"0": "code", "0.7-1": "creative"}  # the header of the requests in each bucket of temperature
 SUMS = {"spec_decode_requests_total": "requests", "spec_decode_request_saved_tokens_total": "accepted_tokens"}
 
 

@@ -18,13 +18,10 @@ from watch import COST, SPEEDUP, Watch, bounds, engine, said, watch
 
 K, BAND, DRAFTED = 4, 4, 5
 SCHEDULE = [[1, BAND - 1, K], [BAND, BAND, 0], [BAND + 1, 16, K]]
-TOKENS = 300
-"""Of each answer; all workers have answers of equal length, so they end together."""
-ROUNDS = 60
-"""Most rounds until a condition is met, of some seconds each."""
+TOKENS = 300  # of each answer; all workers have answers of equal length, so they end together
+ROUNDS = 60  # most rounds until a condition is met, of some seconds each
 WINDOW = "3m"
-MOSTLY = 0.9
-"""Share of the steps that leaves room for the prompts and the ends of a round."""
+MOSTLY = 0.9  # share of the steps that leaves room for the prompts and the ends of a round
 PAYS, LOSES = {"marginal", "healthy", "optimal"}, {"harmful"}
 
 

@@ -31,8 +31,7 @@ COUNTS = ("--per-request-spec-decode-metrics", "summary")
 SPECULATION = "--speculative-config"
 QUIET = ("--disable-access-log-for-endpoints", "/metrics,/metrics/")
 """Options that exclude the exporter's polls from vLLM's access log. Paths are compared whole: both are needed."""
-DEV_MODE = {"VLLM_SERVER_DEV_MODE": "1"}
-"""Environment for ``/server_info``."""
+DEV_MODE = {"VLLM_SERVER_DEV_MODE": "1"}  # environment for ``/server_info``
 
 
 def models() -> Path:
