@@ -6,6 +6,7 @@ import asyncio
 import gc
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -34,12 +35,10 @@ from spec_decode_exporter.web.state import ExporterState
 
 _LOOK_SECONDS: Final = 5.0
 """Seconds between two comparisons of experiments, and between two looks for a target with a baseline."""
-_YOUNG_OBJECTS: Final = 10_000
-"""New objects that cause a collection of the young ones; about 1 MB of garbage waits for it."""
+_YOUNG_OBJECTS: Final = 10_000  # new objects that cause a collection of them; about 1 MB of garbage waits
 _YOUNG_COLLECTIONS: Final = 10  # collections of young objects that cause one of those which survived the last
 SETTLED_AFTER: Final = 60.0  # seconds until the first targets have all their objects
 FULL_EVERY: Final = 600.0  # seconds between full collections of garbage
-
 _MANY_ENGINES: Final = 32  # engines from which on it is worth some memory to return unused memory
 
 _log = structlog.get_logger()
@@ -220,6 +219,7 @@ async def collect_garbage(clock: Clock, engines: Callable[[], int]) -> None:
         gc.collect()
         gc.freeze()
         if engines() >= _MANY_ENGINES:
-            from spec_decode_exporter.core.memory import return_memory  # with ctypes, which takes 0.4 MB
+            with suppress(ImportError):  # a Python can lack ctypes; where it is loaded, it takes 0.4 MB
+                from spec_decode_exporter.core.memory import return_memory
 
-            return_memory()
+                return_memory()
