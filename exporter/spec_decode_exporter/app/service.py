@@ -210,7 +210,7 @@ async def collect_garbage(clock: Clock, engines: Callable[[], int]) -> None:
 
     Only cycles of errors and of closed connections need it, and it reads every object: 0.6 s of processor
     time with a thousand engines, in which no poll is handled. So objects that stay are excluded. With many
-    ``engines``, unused memory is returned then: glibc keeps 15 % of it where targets come and go.
+    ``engines``, unused memory is returned then: glibc keeps some where targets come and go.
     """
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_COLLECTIONS, 1_000_000)
     for seconds in chain([0.0, SETTLED_AFTER], repeat(FULL_EVERY)):

@@ -82,14 +82,24 @@ async def page(request: web.Request) -> web.Response:
     state = request.app[STATE]
     facts = await page_facts(state, PageQuery.read(request.query))
     shown = await content(state.errors, facts)
-    return await html_response(request, await render("page.html", content=shown, root="./", **facts))
+    whole = await render("page.html", content=shown, root="./", **facts)
+    _release(facts)
+    return await html_response(request, whole)
 
 
 async def fragment(request: web.Request) -> web.Response:
     """Serve the current content of the page."""
     state = request.app[STATE]
     facts = await page_facts(state, PageQuery.read(request.query))
-    return await html_response(request, await content(state.errors, facts))
+    shown = await content(state.errors, facts)
+    _release(facts)
+    return await html_response(request, shown)
+
+
+def _release(facts: Facts) -> None:
+    """Empty the lists: contexts of Jinja refer to them until a garbage collection, ten minutes at most."""
+    for rows in (facts["fleet"].engines, facts["fleet"].shown, facts["targets"], facts["bad"]):
+        rows.clear()
 
 
 async def html_response(request: web.Request, text: str) -> web.Response:

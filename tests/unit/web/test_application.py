@@ -1,11 +1,17 @@
 """The application: headers of every response, reloads, and internal errors."""
 
+import asyncio
+import gc
+
 import pytest
 from structlog.testing import capture_logs
 from yarl import URL
 
 from spec_decode_exporter.config.mistakes import ConfigError, Problem
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.web.application import create_app
+from tests.unit.web.pages import watched
 
 
 @pytest.fixture
@@ -37,6 +43,19 @@ async def test_every_response_has_the_security_headers(client):
         assert answer.status == status, path
         assert EVERYWHERE.items() <= dict(answer.headers).items()
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'self';")
+
+
+@pytest.mark.parametrize("path", ["/", "/fragment"])
+async def test_a_page_leaves_no_engine_to_the_garbage_collector(aiohttp_client, make_state, path):
+    taken = asyncio.get_running_loop().create_future()
+    taken.set_result(await watched())
+    client = await aiohttp_client(create_app(make_state(snapshot=lambda: taken)))
+    gc.collect()
+    gc.disable()
+    assert (await client.get(path)).status == 200
+    left = [each for each in gc.get_objects() if isinstance(each, EngineView | TargetView)]
+    gc.enable()
+    assert not left
 
 
 @pytest.mark.parametrize(
