@@ -45,6 +45,10 @@ async def test_every_response_has_the_security_headers(client):
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'self';")
 
 
+def rows():
+    return [each for each in gc.get_objects() if isinstance(each, EngineView | TargetView)]
+
+
 @pytest.mark.parametrize("path", ["/", "/fragment"])
 async def test_a_page_leaves_no_engine_to_the_garbage_collector(aiohttp_client, make_state, path):
     taken = asyncio.get_running_loop().create_future()
@@ -52,10 +56,11 @@ async def test_a_page_leaves_no_engine_to_the_garbage_collector(aiohttp_client, 
     client = await aiohttp_client(create_app(make_state(snapshot=lambda: taken)))
     gc.collect()
     gc.disable()
+    before = len(rows())  # other tests keep some
     assert (await client.get(path)).status == 200
-    left = [each for each in gc.get_objects() if isinstance(each, EngineView | TargetView)]
+    after = len(rows())
     gc.enable()
-    assert not left
+    assert after <= before
 
 
 @pytest.mark.parametrize(
