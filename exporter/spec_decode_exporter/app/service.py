@@ -6,7 +6,6 @@ import asyncio
 import gc
 import signal
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -39,7 +38,6 @@ _YOUNG_OBJECTS: Final = 10_000  # new objects that cause a collection of them; a
 _YOUNG_COLLECTIONS: Final = 10  # collections of young objects that cause one of those which survived the last
 SETTLED_AFTER: Final = 60.0  # seconds until the first targets have all their objects
 FULL_EVERY: Final = 600.0  # seconds between full collections of garbage
-_MANY_ENGINES: Final = 32  # engines from which on it is worth some memory to return unused memory
 
 _log = structlog.get_logger()
 
@@ -131,7 +129,7 @@ class Service:
         loop.add_signal_handler(signal.SIGHUP, lambda: self._background.start(reload()))
         try:
             await self.start()
-            self._background.start(collect_garbage(self._clock, lambda: self.fleet.shared.places_taken))
+            self._background.start(collect_garbage(self._clock))
             started(self.urls)
             await stop.wait()
             _log.info("stopping")
@@ -205,12 +203,11 @@ class Service:
         )
 
 
-async def collect_garbage(clock: Clock, engines: Callable[[], int]) -> None:
+async def collect_garbage(clock: Clock) -> None:
     """Collect all garbage now and then; begin when the process has started.
 
     Only cycles of errors and of closed connections need it, and it reads every object: 0.6 s of processor
-    time with a thousand engines, in which no poll is handled. So objects that stay are excluded. With many
-    ``engines``, unused memory is returned then: glibc keeps some where targets come and go.
+    time with a thousand engines, in which no poll is handled. So objects that stay are excluded.
     """
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_COLLECTIONS, 1_000_000)
     for seconds in chain([0.0, SETTLED_AFTER], repeat(FULL_EVERY)):
@@ -218,8 +215,3 @@ async def collect_garbage(clock: Clock, engines: Callable[[], int]) -> None:
         gc.unfreeze()
         gc.collect()
         gc.freeze()
-        if engines() >= _MANY_ENGINES:
-            with suppress(ImportError):  # a Python can lack ctypes; where it is loaded, it takes 0.4 MB
-                from spec_decode_exporter.core.memory import return_memory
-
-                return_memory()

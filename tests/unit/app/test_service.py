@@ -1,7 +1,6 @@
 """The whole exporter: its configuration while it runs, and its state file."""
 
 import asyncio
-import gc
 import json
 
 import aiohttp
@@ -9,10 +8,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.service import FULL_EVERY, SETTLED_AFTER, Options, Service, collect_garbage
+from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.core import memory
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.web.server import parse_listen_address
 from tests.conftest import PAGES_AT_ONCE
@@ -216,15 +214,3 @@ async def test_a_watched_file_is_adopted_once_a_missing_secret_exists(watching, 
     (tmp_path / "late").write_text("hunter2")
     await clock.advance(5.0)
     assert watching.reloads() == ["reload_failed", "reloaded"]
-
-
-async def test_unused_memory_is_returned_only_where_it_is_more_than_that_costs(clock, monkeypatch):
-    engines, returned, begin = [31], [], clock.monotonic()
-    monkeypatch.setattr(memory, "return_memory", lambda: returned.append(clock.monotonic() - begin))
-    task = asyncio.create_task(collect_garbage(clock, lambda: engines[0]))
-    await clock.advance(SETTLED_AFTER)
-    engines[0] = 32
-    await clock.advance(FULL_EVERY)
-    task.cancel()
-    gc.unfreeze()
-    assert returned == [SETTLED_AFTER + FULL_EVERY]
