@@ -43,6 +43,11 @@ class Metric:
     """Counters, gauges, settings or fields that it comes from; empty: the exporter's own observation."""
 
     @property
+    def has_one(self) -> bool:
+        """True if each subject, or each of its windows, has at most one series."""
+        return not self.labels and self.kind != "histogram"
+
+    @property
     def label_names(self) -> tuple[str, ...]:
         """Labels beyond those of the subject, in the order of the values that ``series`` yields."""
         return self.labels if self.windows in {None, "bare"} else ("window", *self.labels)
@@ -52,11 +57,10 @@ class Metric:
     ) -> Iterator[tuple[tuple[str, ...], Number]]:
         """Yield label values and number of each series of a subject, or of its windows of this kind."""
         chosen = (("", view),) if windows is None else parts[_PLACES.get(windows, slice(-1, None))]
-        has_one = not self.labels and self.kind != "histogram"
         for label, part in chosen:
             before = () if windows in {None, "bare"} else (label,)
             found: Any = None if part is None else self.read(part)
-            if has_one:
+            if self.has_one:
                 yield before, found
                 continue
             for own, number in found or ():

@@ -265,7 +265,7 @@ class TestOneBadNumber:
 
 
 class TestPreparedLines:
-    """Gauges are written with the evaluation where pages are read as often; a page joins them."""
+    """Lines are written with the evaluation where pages are read as often; a page joins them."""
 
     PACE = 15.0
 
@@ -282,12 +282,13 @@ class TestPreparedLines:
         expected = page.text(snapshot, format_)
         engine = replace(busy, lines={})
         page.prepare(LABELS, engine, self.PACE)
-        gauges = {metric.name for metric in METRICS if metric.subject is ENGINE and metric.kind == "gauge"}
+        of_engines = [metric for metric in METRICS if metric.subject is ENGINE]
+        evaluated = {metric.name for metric in of_engines if metric.group is not Group.COUNTERS}
         [(rows, lines)] = engine.lines.values()
-        assert ({metric.name for metric, _ in rows}, len(lines)) == (gauges, len(gauges))
+        assert ({metric.name for metric, _ in rows}, len(lines)) == (evaluated, len(evaluated))
         assert page.text(Snapshot([(LABELS, engine)]), format_) == expected
 
-    async def test_gauges_are_joined_and_counters_are_of_the_newest_poll(self, busy):
+    async def test_lines_are_joined_and_sums_are_of_the_newest_poll(self, busy):
         page, engine = await self.page(0.0, 15.0), replace(busy, lines={})
         page.prepare(LABELS, engine, self.PACE)
         later = replace(
