@@ -11,7 +11,7 @@ The parts, in this order:
 - job: 1,000 targets polled once a second for filtered pages, /metrics scraped every 15 s, beside a
   Prometheus that scrapes the same pages and records acceptance over two windows; then the live page;
 - soak, if it is named: 22 minutes with 200 targets, of which ten come and go with every reload, and readers.
-  After the first full collection of garbage, memory may grow by 2 %, descriptors and sets of labels not.
+  After the first periodic collection of garbage, memory may grow by 2 %, descriptors and sets of labels not.
 
 The targets are a simulated vLLM on loopback with a drafter (eagle3, K = 3). Windows are full after the
 warm-up of 5 minutes. Prints a table of figures and goals; ends with status 1 if a goal is missed. ``poll``

@@ -1,6 +1,7 @@
 """The whole exporter: its configuration while it runs, and its state file."""
 
 import asyncio
+import gc
 import json
 
 import aiohttp
@@ -8,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.app.service import FULL_EVERY, SETTLED_AFTER, Options, Service, collect_garbage
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.simulator.scenario import Scenario
@@ -214,3 +215,17 @@ async def test_a_watched_file_is_adopted_once_a_missing_secret_exists(watching, 
     (tmp_path / "late").write_text("hunter2")
     await clock.advance(5.0)
     assert watching.reloads() == ["reload_failed", "reloaded"]
+
+
+async def test_all_garbage_is_collected_at_once_once_targets_have_settled_and_now_and_then(
+    clock, monkeypatch
+):
+    begin, calls = clock.monotonic(), []
+    for name in ("set_threshold", "unfreeze", "collect", "freeze"):
+        monkeypatch.setattr(gc, name, lambda *_, name=name: calls.append((name, clock.monotonic() - begin)))
+    task = asyncio.create_task(collect_garbage(clock))
+    for seconds in (0.0, SETTLED_AFTER, FULL_EVERY, FULL_EVERY):
+        await clock.advance(seconds)
+    task.cancel()
+    moments = [0.0, SETTLED_AFTER, SETTLED_AFTER + FULL_EVERY, SETTLED_AFTER + 2 * FULL_EVERY]
+    assert calls[1:] == [(name, moment) for moment in moments for name in ("unfreeze", "collect", "freeze")]
