@@ -12,7 +12,6 @@ bounds. docs/explanation/coverage.md has the coverage of these bounds.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -137,8 +136,7 @@ def _projection(column: Column, cosines: int) -> Column:
 
 
 @lru_cache(maxsize=256)
-def _half_waves(increments: int, cosines: int) -> list[array[float]]:
+def _half_waves(increments: int, cosines: int) -> list[list[float]]:
     """Return cos(π·b·(j - ½)/J) for the first half of j = 1 … J; at the other, an odd b changes its sign."""
-    waves, middles = range(cosines + 1), [place + 0.5 for place in range((increments + 1) // 2)]
-    # As lists, those of a window that fills take a megabyte.
-    return [array("d", [cos(pi * b * middle / increments) for middle in middles]) for b in waves]
+    places = range((increments + 1) // 2)
+    return [[cos(pi * b * (place + 0.5) / increments) for place in places] for b in range(cosines + 1)]
