@@ -44,13 +44,6 @@ def keys(section: type[BaseModel]) -> Iterator[tuple[str, str]]:
             seen |= set(below)
 
 
-def attributes_read_outside_config() -> set[str]:
-    paths = (path for path in PACKAGE.rglob("*.py") if PACKAGE / "config" not in path.parents)
-    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
-    code = re.sub(r'"""(?s:.*?)"""', "", text)
-    return set(re.findall(r"(?<=[\w\])])\.(\w+)\b(?! = )", code))
-
-
 @pytest.mark.parametrize(("section", "most"), [(Config, MAX_KEYS), (WebSettings, MAX_WEB_KEYS)])
 def test_a_configuration_has_a_limited_number_of_keys(section, most):
     found = list(keys(section))
@@ -60,6 +53,9 @@ def test_a_configuration_has_a_limited_number_of_keys(section, most):
 
 
 def test_every_key_is_read_outside_the_configuration():
-    read = attributes_read_outside_config() | READ_IN_CONFIG
+    paths = (path for path in PACKAGE.rglob("*.py") if PACKAGE / "config" not in path.parents)
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    code = re.sub(r'"""(?s:.*?)"""', "", text)
+    read = set(re.findall(r"(?<=[\w\])])\.(\w+)\b(?! = )", code)) | READ_IN_CONFIG
     unread = [f"{section}.{name}" for section, name in keys(Config) if name not in read]
     assert unread == [], f"nothing reads {', '.join(unread)}: use the key, or remove it from config/"

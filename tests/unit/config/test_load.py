@@ -8,6 +8,7 @@ from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.config.source import FLAGS, models_in
 from tests.paths import CHECKOUT
+from tests.unit.config.loading import mistakes, read
 
 EXAMPLES = CHECKOUT / "config"
 SECRETS = dict.fromkeys(
@@ -33,8 +34,8 @@ def test_the_configuration_knows_where_its_settings_are_edited(tmp_path, is_file
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "poll:\n", "targets: []\n", "{}"])
-def test_an_empty_file_is_valid(read, text):
-    assert read(text).model_dump() == Config().model_dump()
+def test_an_empty_file_is_valid(tmp_path, text):
+    assert read(tmp_path, text).model_dump() == Config().model_dump()
 
 
 def sections(model):
@@ -62,28 +63,31 @@ def test_the_full_example_contains_the_defaults():
     assert full.requests.model_copy(update={"users": None}) == plain.requests
 
 
-def test_a_value_from_the_environment_is_never_repeated(mistakes):
+def test_a_value_from_the_environment_is_never_repeated(tmp_path):
     text = "poll: {interval: '${A}', max_duty_cycle: '${A}', filter: '${A}'}\ntargets: [{url: '${A}'}]\nlog: '${A}'"
-    reported = mistakes(text, A="hunter2")
+    reported = mistakes(tmp_path, text, A="hunter2")
     assert len(reported) == 5
     assert not [one for one in reported if "hunter2" in one]
     assert any("not the value of ${A}" in one for one in reported)
 
 
-def test_paths_are_relative_to_the_file_unless_they_are_absolute(read, tmp_path):
+def test_paths_are_relative_to_the_file_unless_they_are_absolute(tmp_path):
     (tmp_path / "token").write_text("t")
     config = read(
+        tmp_path,
         "targets: [{url: http://a, authorization: {credentials_file: token}}]\ndiscovery: {files: [sd/*.yml]}\n"
-        "state: {file: /nowhere/state.json}"
+        "state: {file: /nowhere/state.json}",
     )
     assert config.targets[0].authorization.credentials_file == tmp_path / "token"
     assert config.discovery.files == (tmp_path / "sd/*.yml",)
     assert config.state.file == Path("/nowhere/state.json")
 
 
-def test_flags_override_the_file(read):
+def test_flags_override_the_file(tmp_path):
     overrides = {"poll.interval": "2s", "log.level": "debug", "targets": [{"url": "http://b"}]}
-    config = read("poll: {interval: 1s, timeout: 3s}\ntargets: [{url: http://a}]", overrides)
+    config = read(
+        tmp_path, "poll: {interval: 1s, timeout: 3s}\ntargets: [{url: http://a}]", overrides=overrides
+    )
     assert (config.poll.interval, config.poll.timeout, config.log.level) == (2.0, 3.0, "debug")
     assert [target.url for target in config.targets] == ["http://b/metrics"]
 
@@ -101,15 +105,17 @@ def test_a_mistake_of_a_flag_or_its_variable_has_no_line():
     ]
 
 
-def test_a_flag_overrides_the_file_and_mistakes_of_the_file_keep_their_line(mistakes):
+def test_a_flag_overrides_the_file_and_mistakes_of_the_file_keep_their_line(tmp_path):
     overrides = {"cost.draft_cost_ratio": "-1", "log.level": "loud"}
-    reported = mistakes("cost:\n  running_requests: 0\n  draft_cost_ratio: 1\n", overrides=overrides)
+    reported = mistakes(
+        tmp_path, "cost:\n  running_requests: 0\n  draft_cost_ratio: 1\n", overrides=overrides
+    )
     assert [one.partition(" ")[:1] for one in reported] == [("command",), ("command",), ("2:",)]
     of_section = "1: poll must be a mapping of keys to values, not '5'"
-    assert mistakes("poll: 5\n", overrides={"poll.interval": "2s"}) == [of_section]
+    assert mistakes(tmp_path, "poll: 5\n", overrides={"poll.interval": "2s"}) == [of_section]
 
 
-def test_a_file_that_cannot_be_read_is_one_mistake(tmp_path, write):
+def test_a_file_that_cannot_be_read_is_one_mistake(tmp_path):
     for path, reason in (
         (tmp_path, "Is a directory"),
         (tmp_path / "nowhere.yml", "No such file or directory"),
@@ -117,15 +123,16 @@ def test_a_file_that_cannot_be_read_is_one_mistake(tmp_path, write):
         with pytest.raises(ConfigError) as caught:
             load(path, environ={})
         assert str(caught.value) == f"{path} cannot be read: {reason}"
-    path = write("poll:\n  interval: 1\n")
     with pytest.raises(ConfigError) as caught:
-        load(path, environ={})
-    assert str(caught.value).startswith(f"{path}:2: poll.interval is not a duration; ")
+        read(tmp_path, "poll:\n  interval: 1\n")
+    assert str(caught.value).startswith(f"{tmp_path}/exporter.yml:2: poll.interval is not a duration; ")
 
 
 @pytest.mark.parametrize("name", ["/dev/zero", "\\0", "", "a" * 5000])
-def test_a_secret_file_must_be_a_plain_file(mistakes, name):
-    [reported] = mistakes(f'targets: [{{url: http://a, authorization: {{credentials_file: "{name}"}}}}]')
+def test_a_secret_file_must_be_a_plain_file(tmp_path, name):
+    [reported] = mistakes(
+        tmp_path, f'targets: [{{url: http://a, authorization: {{credentials_file: "{name}"}}}}]'
+    )
     place = "1: targets[0].authorization.credentials_file "
     assert reported.startswith((f"{place}names a file", f"{place}is not the name of a file"))
 
@@ -146,9 +153,9 @@ discovery:
 """
 
 
-def test_the_configuration_in_effect_is_shown_without_secrets(read, tmp_path):
+def test_the_configuration_in_effect_is_shown_without_secrets(tmp_path):
     (tmp_path / "token").write_text("hunter2")
-    shown = active_yaml(read(FILE, S="hunter2"))
+    shown = active_yaml(read(tmp_path, FILE, S="hunter2"))
     assert "hunter2" not in shown
     assert shown.count("<secret>") == 6
     for expected in (
@@ -172,8 +179,8 @@ def test_the_configuration_in_effect_is_shown_without_secrets(read, tmp_path):
     ],
     ids=["general", "cost", "reference", "policy", "log"],
 )  # fmt: skip
-def test_the_redacted_configuration_can_be_loaded_again(read, text):
-    config = read(text)
+def test_the_redacted_configuration_can_be_loaded_again(tmp_path, text):
+    config = read(tmp_path, text)
     shown = active_yaml(config)
-    assert read(shown) == config
+    assert read(tmp_path, shown) == config
     assert shown.count("min_drafts: ") == 1  # of a target's policy only the keys that it sets

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.unit.config.loading import mistakes
+
 DURATION = "is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m"
 PLAIN_SECRET = "is a secret in plain text; name a file that holds it with `credentials_file`, or write `${NAME}` alone to take it from the environment"
 UNPRINTABLE = "has a value with a character that cannot be printed, such as a line break; remove it"
@@ -142,15 +144,16 @@ SECTIONS = [
         for text, reported in rows
     ],
 )
-def test_a_mistake_is_reported_at_its_key_in_plain_words(mistakes, tmp_path, text, expected):
+def test_a_mistake_is_reported_at_its_key_in_plain_words(tmp_path, text, expected):
     (tmp_path / "salt").write_text("hunter2")
-    reported = mistakes(text, T="hunter2", EMPTY="")
+    reported = mistakes(tmp_path, text, T="hunter2", EMPTY="")
     assert [one[: len(start)] for one, start in zip(reported, expected, strict=True)] == expected
     assert not [one for one in reported if "hunter2" in one or "Input should" in one]
 
 
-def test_every_mistake_is_reported_at_once_with_its_line(mistakes):
+def test_every_mistake_is_reported_at_once_with_its_line(tmp_path):
     assert mistakes(
+        tmp_path,
         """\
         poll:
           intervall: 2s
@@ -166,7 +169,7 @@ def test_every_mistake_is_reported_at_once_with_its_line(mistakes):
         log:
           format: json
         extra: 1
-        """
+        """,
     ) == [
         "2: poll.intervall is not a known key here; did you mean `interval`?",
         f"3: poll.timeout {DURATION}",
@@ -175,22 +178,23 @@ def test_every_mistake_is_reported_at_once_with_its_line(mistakes):
         "7: targets[0].labels.job is a label that Prometheus sets; choose another name",
         "7: targets[0].labels.1x is not a label name; use letters, digits and underscores, and no digit first",
         "8: targets[1].url the environment variable NOWHERE is not set; set it, or write `$${NOWHERE}` for the text",
-        f"9: targets[1].tls_config.key_file names a file that cannot be read: {mistakes.directory}/nowhere.key: No such file or directory",
+        f"9: targets[1].tls_config.key_file names a file that cannot be read: {tmp_path}/nowhere.key: No such file or directory",
         "11: log.level must be 'debug', 'info', 'warning' or 'error', not 'warn'",
         "12: log is there twice, first in line 10; remove one of the two",
         "14: extra is not a known key here; there are `windows`, `poll`, `cost`, `baseline`, `reference`, `policy`, `discovery`, `targets`, `experiments`, `requests`, `metrics`, `state`, `log`, `limits`",
     ]
 
 
-def test_a_repeated_key_hides_no_mistake_of_its_first_value(mistakes):
-    assert mistakes("poll: 5\npoll: {}") == [
+def test_a_repeated_key_hides_no_mistake_of_its_first_value(tmp_path):
+    assert mistakes(tmp_path, "poll: 5\npoll: {}") == [
         "1: poll must be a mapping of keys to values, not '5'",
         "2: poll is there twice, first in line 1; remove one of the two",
     ]
 
 
-def test_two_targets_cannot_have_one_address_or_one_name(mistakes):
+def test_two_targets_cannot_have_one_address_or_one_name(tmp_path):
     assert mistakes(
+        tmp_path,
         """\
         targets:
           - url: http://a
@@ -201,7 +205,7 @@ def test_two_targets_cannot_have_one_address_or_one_name(mistakes):
           - url: http://c
             name: c
           - {url: http://b}
-        """
+        """,
     ) == [
         "3: targets[1].url is also the address of another target; remove one of the two",
         "5: targets[2].name is missing: its address makes it a second target with the name a:80; give each its own `name`",
@@ -210,7 +214,7 @@ def test_two_targets_cannot_have_one_address_or_one_name(mistakes):
     ]
 
 
-def test_a_targets_thresholds_are_checked_together_with_the_general_ones(mistakes):
+def test_a_targets_thresholds_are_checked_together_with_the_general_ones(tmp_path):
     text = """\
         policy: {speedup: {marginal: 1.5}}
         targets:
@@ -223,12 +227,17 @@ def test_a_targets_thresholds_are_checked_together_with_the_general_ones(mistake
                 healthy: 1.4
           - url: http://c
     """
-    assert mistakes(text) == [
+    assert mistakes(tmp_path, text) == [
         "8: targets[1].policy.speedup.poor makes `poor`, 1.6, more than `marginal`, 1.5; change one of the two",
         "9: targets[1].policy.speedup.healthy makes `marginal`, 1.5, more than `healthy`, 1.4; change one of the two",
     ]
     assert (
-        len(mistakes("policy: {speedup: {poor: 0.9}}\ntargets: [{url: http://a, policy: {min_drafts: 5}}]"))
+        len(
+            mistakes(
+                tmp_path,
+                "policy: {speedup: {poor: 0.9}}\ntargets: [{url: http://a, policy: {min_drafts: 5}}]",
+            )
+        )
         == 1
     )
 
@@ -259,13 +268,13 @@ SHARED = "5: experiments[0].arms.eagle.match may match the engines of `off`; giv
         ("    \n", "    discovery: {shard: {count: 3}}\n", "1: experiments cannot be compared by one of 3 exporters"),
     ],
 )  # fmt: skip
-def test_an_invalid_experiment_is_rejected_with_the_reason(mistakes, old, new, mistake):
+def test_an_invalid_experiment_is_rejected_with_the_reason(tmp_path, old, new, mistake):
     text = f"{EXPERIMENT}\n"
     assert text.count(old) == 1
-    assert any(each.startswith(mistake) for each in mistakes(text.replace(old, new)))
+    assert any(each.startswith(mistake) for each in mistakes(tmp_path, text.replace(old, new)))
 
 
-def test_a_second_experiment_of_the_same_name_is_rejected(mistakes):
+def test_a_second_experiment_of_the_same_name_is_rejected(tmp_path):
     again = "\n".join(EXPERIMENT.split("\n")[1:])
-    [reported] = mistakes(EXPERIMENT.rstrip(" ") + again)
+    [reported] = mistakes(tmp_path, EXPERIMENT.rstrip(" ") + again)
     assert reported == "7: experiments[1].name is also the name of another experiment; give each its own"

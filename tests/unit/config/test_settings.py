@@ -12,6 +12,7 @@ from spec_decode_exporter.config.batch_schedule import MAX_BATCH
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.load import active_yaml
 from tests.paths import CHECKOUT
+from tests.unit.config.loading import mistakes, read
 
 KUBERNETES = "discovery: {kubernetes: [{%s}]}"
 SPECULATIVE = "targets: [{url: http://a, speculative: {%s}}]"
@@ -60,22 +61,24 @@ TWO_LOADS = "[{running_requests: 2, draft_cost_ratio: 0.2}, {running_requests: 1
         ("policy: {speedup: {harmful: 0.5, poor: 0.6}}\ntargets: [{url: http://a, policy: {speedup: {poor: 0.7}}}]", "targets[0].policy.speedup.poor", 0.7),
     ],
 )  # fmt: skip
-def test_a_key_has_its_value(read, text, place, value):
-    found = read(text)
+def test_a_key_has_its_value(tmp_path, text, place, value):
+    found = read(tmp_path, text)
     for name, key in re.findall(r"\.?(\w+)|\[(\w+)\]", place):
         found = attrgetter(name)(found) if name else found[int(key) if key.isdigit() else key]
     assert found == (pytest.approx(value) if isinstance(value, float) else value)
 
 
-def test_variables_are_looked_up_in_the_environment(read):
-    config = read("poll: {interval: '${EVERY}'}\nlog: {level: '${LEVEL}'}", EVERY="2s", LEVEL="debug")
+def test_variables_are_looked_up_in_the_environment(tmp_path):
+    config = read(
+        tmp_path, "poll: {interval: '${EVERY}'}\nlog: {level: '${LEVEL}'}", EVERY="2s", LEVEL="debug"
+    )
     assert (config.poll.interval, config.log.level) == (2.0, "debug")
 
 
 @pytest.mark.parametrize(("host", "index"), [("exporter-2", 2), ("spec-exporter-11.svc.cluster", 11)])
-def test_the_index_of_a_shard_may_be_that_of_a_statefulset(read, monkeypatch, host, index):
+def test_the_index_of_a_shard_may_be_that_of_a_statefulset(tmp_path, monkeypatch, host, index):
     monkeypatch.setattr(socket, "gethostname", lambda: host)
-    assert read("discovery: {shard: {index: auto, count: 12}}").discovery.shard.index == index
+    assert read(tmp_path, "discovery: {shard: {index: auto, count: 12}}").discovery.shard.index == index
 
 
 @pytest.mark.parametrize(
@@ -89,20 +92,20 @@ def test_the_index_of_a_shard_may_be_that_of_a_statefulset(read, monkeypatch, ho
         *((shard, "a-0", "") for shard in ("count: 0", "count: 1001", "index: -1", "index: automatic")),
     ],
 )
-def test_an_index_without_its_place_is_rejected(mistakes, monkeypatch, shard, host, mistake):
+def test_an_index_without_its_place_is_rejected(tmp_path, monkeypatch, shard, host, mistake):
     monkeypatch.setattr(socket, "gethostname", lambda: host)
-    [reported] = mistakes(f"discovery: {{shard: {{{shard}}}}}")
+    [reported] = mistakes(tmp_path, f"discovery: {{shard: {{{shard}}}}}")
     assert reported.startswith(f"1: discovery.shard.{mistake}")
 
 
-def test_a_salt_is_read_from_its_file_and_another_salt_is_another_configuration(read, tmp_path):
+def test_a_salt_is_read_from_its_file_and_another_salt_is_another_configuration(tmp_path):
     salt = "0123456789abcdef"
     (tmp_path / "salt").write_text(f"{salt}\n")
-    config = read("requests: {users: {salt_file: salt}}")
+    config = read(tmp_path, "requests: {users: {salt_file: salt}}")
     assert config.requests.users.key == salt.encode()
     assert salt not in active_yaml(config)
     (tmp_path / "salt").write_text(salt * 2)
-    assert read("requests: {users: {salt_file: salt}}").requests != config.requests
+    assert read(tmp_path, "requests: {users: {salt_file: salt}}").requests != config.requests
 
 
 @given(st.floats(0, 1), st.integers(1, 128) | st.none(), st.integers(0, 128))
@@ -113,8 +116,8 @@ def test_an_engine_is_compared_unless_it_drafts_another_number_of_tokens(ratio, 
     assert found == (None if is_other else ratio)
 
 
-def test_the_documented_experiment_is_valid(read):
+def test_the_documented_experiment_is_valid(tmp_path):
     page = (CHECKOUT / "docs" / "guide" / "experiments.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
-    (experiment,) = read(example).experiments
+    (experiment,) = read(tmp_path, example).experiments
     assert list(experiment.arms) == ["off", "eagle", "ngram"]
