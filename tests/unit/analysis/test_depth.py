@@ -11,14 +11,11 @@ TOLERANCE = 0.03
 CHEAP, FREE = StepCost(0.1, 0.0), StepCost(0.0, 0.0)
 
 
-def depths_of(its):
-    return WindowEvaluation(its, Knowledge()).depths
-
-
 def drafted(*positions, drafts=100, length=None, **more):
     """Depths of drafts that are as long as there are positions, or of ``length`` tokens."""
     tokens = len(positions) if length is None else length
-    return depths_of(window(drafts, round(drafts * tokens), sum(positions), positions=positions, **more))
+    its = window(drafts, round(drafts * tokens), sum(positions), positions=positions, **more)
+    return WindowEvaluation(its, Knowledge()).depths
 
 
 def speedups(depths, price):
@@ -100,7 +97,7 @@ def test_a_depth_must_pay_without_the_tokens_past_the_end_of_an_answer(generated
         # A depth beyond costs all of its tokens.
         (drafted(50, 50, length=1.95), CHEAP, [1.5 / 1.1, 2 / 1.195, 2.5 / 1.3, 3 / 1.4]),
         # With unknown draft tokens drafts have K tokens.
-        (depths_of(window(100, None, 145, positions=(80, 65))), CHEAP, [1.8 / 1.1, 2.45 / 1.2]),
+        (WindowEvaluation(window(100, None, 145, positions=(80, 65)), Knowledge()).depths, CHEAP, [1.8 / 1.1, 2.45 / 1.2]),
         # Beyond the known positions their decay continues; a single one stands in for it, once.
         (drafted(80), FREE, [1.8, 2.44]),
         (drafted(80, 80), FREE, [1.8, 2.6, 3.4, 4.2]),
@@ -123,7 +120,7 @@ def test_short_drafts_prevent_extrapolation(length, beyond):
     ids=["idle", "no drafts", "no positions", "K without drafts", "positions that are not counted"],
 )  # fmt: skip
 def test_without_drafts_or_positions_there_are_no_depths(its):
-    assert depths_of(its) is None
+    assert WindowEvaluation(its, Knowledge()).depths is None
 
 
 def varying(*positions, drafts=100, running=20.0):
@@ -133,7 +130,8 @@ def varying(*positions, drafts=100, running=20.0):
         for each in positions
     ]  # fmt: skip
     length = float(len(rows))
-    return depths_of(summed(rows, length=length, seconds=length, gauges=(running, 0.0, 0.5)))
+    its = summed(rows, length=length, seconds=length, gauges=(running, 0.0, 0.5))
+    return WindowEvaluation(its, Knowledge()).depths
 
 
 class TestUncertainty:
@@ -168,7 +166,7 @@ class TestChangingK:
         for tokens, positions in ((4, (40, 32, 24, 16)), (2, (40, 32, 0, 0)))
     )
     WINDOW = window(1000, 3000, 1840, positions=(800, 640, 240, 160), increments=[LONG, SHORT] * 10)
-    DEPTHS, PRICE = depths_of(WINDOW), StepCost(0.1, 0.2)
+    DEPTHS, PRICE = WindowEvaluation(WINDOW, Knowledge()).depths, StepCost(0.1, 0.2)
 
     def test_a_depth_is_the_schedule_limited_to_its_tokens(self):
         accepted, lengths = (0.8, 1.44, 1.68, 1.84), (1, 2, 2.5, 3)

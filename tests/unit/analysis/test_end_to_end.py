@@ -104,14 +104,14 @@ class TestLostPrefixCache:
 
 
 class TestCap:
-    @staticmethod
-    def request(lower, upper, basis=OF_BASELINE):
-        value = (lower + upper) / 2
-        return EndToEnd(value, basis, Estimate(value, lower, upper, 0.1, 12))
+    SLOWER = Estimate(0.6, 0.5, 0.7, 0.1, 12)
 
-    @pytest.mark.parametrize("same", [(0.5, 0.7, SAME), (0.9, 1.1, OF_BASELINE)])
+    @pytest.mark.parametrize(
+        "same",
+        [EndToEnd(0.6, SAME, SLOWER), EndToEnd(1.0, OF_BASELINE, Estimate(1.0, 0.9, 1.1, 0.1, 12))],
+    )
     def test_other_requests_do_not_limit_the_verdict(self, same):
-        assert self.request(*same).capped(Verdict.OPTIMAL) is Verdict.OPTIMAL
+        assert same.capped(Verdict.OPTIMAL) is Verdict.OPTIMAL
 
     @pytest.mark.parametrize(
         ("word", "expected"),
@@ -123,4 +123,4 @@ class TestCap:
         ],
     )
     def test_requests_that_are_slower_than_their_baseline_are_at_most_poor(self, word, expected):
-        assert self.request(0.5, 0.7).capped(word) is expected
+        assert EndToEnd(0.6, OF_BASELINE, self.SLOWER).capped(word) is expected

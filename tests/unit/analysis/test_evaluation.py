@@ -25,10 +25,6 @@ def at(cost, method="eagle3", **more):
     return knowledge(method=method, cost=settings, **more)
 
 
-def counted(its, **counters):
-    return replace(its, total=its.total._replace(**counters))
-
-
 class TestWorkedExamples:
     @pytest.mark.parametrize(
         ("known", "survival", "more", "verdict", "action", "tokens"),
@@ -70,7 +66,8 @@ class TestEvaluatedWindow:
     def test_has_bounds_or_half_of_the_longest(self, seconds, requests, is_enough):
         filling = busy_window(seconds=seconds)
         if requests is not None:
-            filling = counted(filling, first_tokens=requests * 4)  # four run at a time
+            total = filling.total._replace(first_tokens=requests * 4)  # four run at a time
+            filling = replace(filling, total=total)
         its = Evaluation([filling], at(0.1))
         assert (its.verdict_window.is_partial, its.is_advisable) == (not is_enough, False)
         assert (its.verdict is not Verdict.INSUFFICIENT) == is_enough
@@ -236,7 +233,8 @@ def test_of_an_engine_that_is_gone_has_no_value():
     ],
 )
 def test_after_an_internal_error_it_has_the_state_and_the_figures_of_counts_alone(known, counts, state):
-    its = FallbackEvaluation([counted(busy_window(), **counts)], known)
+    busy = busy_window()
+    its = FallbackEvaluation([replace(busy, total=busy.total._replace(**counts))], known)
     assert (its.state, its.verdict, its.action) == (state, Verdict.INSUFFICIENT, Action.COLLECT)
     assert (its.longest.cost, its.missing, its.longest.speedup_bounds) == (None, (), None)
     assert its.longest.acceptance_length_bounds is None

@@ -19,11 +19,7 @@ TOLERANCE = DepthPolicy().tolerance
 WINDOW = window(400, 1600, 920, positions=(320, 260, 200, 140), decode_steps=400)
 
 
-def exact(*points):
-    return curve(*points, margin=0.0)
-
-
-RISING = exact((1, 0.05), (16, 0.1), (64, 0.9))
+RISING = curve((1, 0.05), (16, 0.1), (64, 0.9), margin=0.0)
 
 
 def banded(costs, its=WINDOW, *, present=NO_SCHEDULE, most=4, method="draft_model", tolerance=TOLERANCE):
@@ -32,21 +28,17 @@ def banded(costs, its=WINDOW, *, present=NO_SCHEDULE, most=4, method="draft_mode
     return load_bands(WindowEvaluation(its, known), costs, most)
 
 
-def steps(bands):
-    return [(band.first, band.last, band.tokens) for band in bands]
-
-
 @pytest.mark.parametrize(
     ("costs", "tolerance", "expected"),
     [
         (RISING, 0.03, [(1, 23, 4), (24, 31, 3), (32, 47, 2), (48, 63, 1), (64, 64, 0)]),
         (RISING, 0.1, [(1, 47, 4), (48, 64, 1)]),
-        (exact((1, 0.1), (64, 0.11)), 0.03, [(1, 64, 4)]),
-        (exact((1, 0.9), (64, 1.0)), 0.03, [(1, 64, 0)]),
+        (curve((1, 0.1), (64, 0.11), margin=0.0), 0.03, [(1, 64, 4)]),
+        (curve((1, 0.9), (64, 1.0), margin=0.0), 0.03, [(1, 64, 0)]),
         # The cost jumps between 32 and 33, within the cell from 32 to 47; its middle decides.
-        (exact((1, 0.05), (32, 0.05), (33, 0.9), (64, 1.0)), 0.03, [(1, 31, 4), (32, 64, 0)]),
+        (curve((1, 0.05), (32, 0.05), (33, 0.9), (64, 1.0), margin=0.0), 0.03, [(1, 31, 4), (32, 64, 0)]),
         # Below the lowest known load its cost counts.
-        (exact((8, 0.05), (32, 0.06)), 0.03, [(1, 32, 4)]),
+        (curve((8, 0.05), (32, 0.06), margin=0.0), 0.03, [(1, 32, 4)]),
     ],
     ids=["fewer, then none", "merged steps", "one number", "never pays", "jump", "lowest load"],
 )
@@ -54,7 +46,7 @@ def test_the_present_number_and_that_of_the_load_below_stay_while_they_lose_litt
     costs, tolerance, expected
 ):
     bands = banded(costs, tolerance=tolerance)
-    assert steps(bands) == expected
+    assert [(band.first, band.last, band.tokens) for band in bands] == expected
     several = BatchSchedule(
         tuple(first for first, _, _ in expected), tuple(tokens for *_, tokens in expected)
     )
@@ -70,21 +62,22 @@ def test_a_setting_that_suffices_everywhere_stays():
 
 
 def test_bands_show_what_the_schedule_in_force_loses():
-    below, above = banded(exact((1, 0.05), (64, 0.1)), present=BatchSchedule((1, 8), (4, 0)))
-    assert steps((below, above)) == [(1, 7, 4), (8, 64, 4)]
+    below, above = banded(curve((1, 0.05), (64, 0.1), margin=0.0), present=BatchSchedule((1, 8), (4, 0)))
+    assert [(band.first, band.last, band.tokens) for band in (below, above)] == [(1, 7, 4), (8, 64, 4)]
     assert (below.present_tokens, above.present_tokens, above.present_speedup_ratio) == (4, 0, 1.0)
     assert above.speedup_ratio == pytest.approx(3.3 / 1.31, rel=0.02)
 
 
 def test_a_schedule_in_force_beyond_its_maximum_is_limited_to_it():
-    (band,) = banded(exact((1, 0.05), (8, 0.05)), present=BatchSchedule((1,), (9,)), most=6)
+    (band,) = banded(curve((1, 0.05), (8, 0.05), margin=0.0), present=BatchSchedule((1,), (9,)), most=6)
     assert band.present_tokens == 4
 
 
 def test_a_method_that_searches_counts_the_steps_that_find_something():
     half = window(200, 800, 460, positions=(160, 130, 100, 70), decode_steps=400)
     (found,), (always,) = (
-        banded(exact((1, 0.05), (8, 0.05)), half, method=method) for method in ("ngram", "draft_model")
+        banded(curve((1, 0.05), (8, 0.05), margin=0.0), half, method=method)
+        for method in ("ngram", "draft_model")
     )
     assert always.speedup_ratio > found.speedup_ratio > 1
 

@@ -20,10 +20,6 @@ ESTIMATE = Estimate(3.0, 2.0, 4.0, 0.1)
 FASTER = FasterMethod("experiment", "arm", "mtp", ESTIMATE, ESTIMATE)
 
 
-def at(token, step=0.0, **more):
-    return make_cost(token, step, **more)
-
-
 def evaluated(
     verdict,
     positions=USUAL,
@@ -44,54 +40,52 @@ def evaluated(
     return its
 
 
-def advised(verdict, positions=USUAL, *, crossover=None, **more):
-    return evaluated(verdict, positions, **more).advice(crossover).action
-
-
 class TestByTheRecommendedTokens:
     @pytest.mark.parametrize("verdict", PAYS)
     @pytest.mark.parametrize(
         ("positions", "cost", "tolerance", "expected"),
         [
-            (USUAL, at(0.3), TOLERANCE, Action.DECREASE),
-            (USUAL, at(1.0), TOLERANCE, Action.KEEP),
-            (USUAL, at(0.1), TOLERANCE, Action.KEEP),  # three are faster by less than the tolerance
-            (USUAL, at(0.1), 0.005, Action.DECREASE),
-            (MORE, at(0.05), TOLERANCE, Action.INCREASE),
+            (USUAL, make_cost(0.3, 0.0), TOLERANCE, Action.DECREASE),
+            (USUAL, make_cost(1.0, 0.0), TOLERANCE, Action.KEEP),
+            # Three are faster by less than the tolerance.
+            (USUAL, make_cost(0.1, 0.0), TOLERANCE, Action.KEEP),
+            (USUAL, make_cost(0.1, 0.0), 0.005, Action.DECREASE),
+            (MORE, make_cost(0.05, 0.0), TOLERANCE, Action.INCREASE),
             # Three are as good, and slower: 2.075, 2.113
-            ((800, 550, 389, 261), at(0.1, 0.02), TOLERANCE, Action.KEEP),
+            ((800, 550, 389, 261), make_cost(0.1, 0.02), TOLERANCE, Action.KEEP),
             # S(1) = 1.0 and S(2) = 0.98: only a harmful verdict changes.
-            ((300, 268), at(0.3), TOLERANCE, Action.KEEP),
-            ((200,), at(0.9), TOLERANCE, Action.KEEP),
+            ((300, 268), make_cost(0.3, 0.0), TOLERANCE, Action.KEEP),
+            ((200,), make_cost(0.9, 0.0), TOLERANCE, Action.KEEP),
         ],
     )
     def test_it_changes_if_that_is_faster(self, verdict, positions, cost, tolerance, expected):
-        assert advised(verdict, positions, cost=cost, tolerance=tolerance) is expected
+        its = evaluated(verdict, positions, cost=cost, tolerance=tolerance)
+        assert its.advice(None).action is expected
 
     @pytest.mark.parametrize(
         ("verdict", "positions", "cost", "expected"),
         [
-            (Verdict.HEALTHY, USUAL, at(0.3, low=0.25, high=0.4), Action.DECREASE),
-            (Verdict.HEALTHY, USUAL, at(0.3, low=0.05, high=0.4), Action.KEEP),
-            (Verdict.HEALTHY, MORE, at(0.05, low=0.01, high=0.1), Action.INCREASE),
-            (Verdict.HEALTHY, MORE, at(0.05, low=0.01, high=0.8), Action.KEEP),
-            (Verdict.HARMFUL, POOR, at(0.3, low=0.25, high=0.35), Action.DECREASE),
-            (Verdict.HARMFUL, POOR, at(0.3, low=0.25, high=0.5), Action.DISABLE),
-            (Verdict.UNCLEAR, USUAL, at(0.1, low=0.0, high=1.0), Action.MEASURE_COST),
-            (Verdict.UNCLEAR, USUAL, at(0.3, low=0.25, high=0.7), Action.DECREASE),
+            (Verdict.HEALTHY, USUAL, make_cost(0.3, 0.0, low=0.25, high=0.4), Action.DECREASE),
+            (Verdict.HEALTHY, USUAL, make_cost(0.3, 0.0, low=0.05, high=0.4), Action.KEEP),
+            (Verdict.HEALTHY, MORE, make_cost(0.05, 0.0, low=0.01, high=0.1), Action.INCREASE),
+            (Verdict.HEALTHY, MORE, make_cost(0.05, 0.0, low=0.01, high=0.8), Action.KEEP),
+            (Verdict.HARMFUL, POOR, make_cost(0.3, 0.0, low=0.25, high=0.35), Action.DECREASE),
+            (Verdict.HARMFUL, POOR, make_cost(0.3, 0.0, low=0.25, high=0.5), Action.DISABLE),
+            (Verdict.UNCLEAR, USUAL, make_cost(0.1, 0.0, low=0.0, high=1.0), Action.MEASURE_COST),
+            (Verdict.UNCLEAR, USUAL, make_cost(0.3, 0.0, low=0.25, high=0.7), Action.DECREASE),
             (Verdict.UNCLEAR, USUAL, None, Action.MEASURE_COST),
         ],
     )
     def test_a_change_must_be_better_at_the_lowest_and_at_the_highest_cost(
         self, verdict, positions, cost, expected
     ):
-        assert advised(verdict, positions, cost=cost) is expected
+        assert evaluated(verdict, positions, cost=cost).advice(None).action is expected
 
 
 class TestCostOfOthers:
     """It says nothing of another number of tokens, nor whether a small gain is worth the drafter's memory."""
 
-    @pytest.mark.parametrize("cost", [at(0.3, source=CostSource.TYPICAL), None])
+    @pytest.mark.parametrize("cost", [make_cost(0.3, 0.0, source=CostSource.TYPICAL), None])
     @pytest.mark.parametrize(
         ("verdict", "expected"),
         [
@@ -108,7 +102,10 @@ class TestCostOfOthers:
 
 class TestNearlyDead:
     @pytest.mark.parametrize("verdict", [each for each in Verdict if each is not Verdict.INSUFFICIENT])
-    @pytest.mark.parametrize("cost", [at(0.0), at(0.3), at(0.001, source=CostSource.TYPICAL), None])
+    @pytest.mark.parametrize(
+        "cost",
+        [make_cost(0.0, 0.0), make_cost(0.3, 0.0), make_cost(0.001, 0.0, source=CostSource.TYPICAL), None],
+    )
     @pytest.mark.parametrize("positions", [(49, 20), (49,)])
     def test_it_is_switched_off_whatever_it_costs(self, verdict, cost, positions):
         assert evaluated(verdict, positions, cost=cost).advice(None) == (Action.DISABLE, 0)
@@ -119,7 +116,7 @@ class TestNearlyDead:
 
 @pytest.mark.parametrize(("upper", "expected"), [(0.9, (Action.DISABLE, 0)), (1.1, (Action.KEEP, 4))])
 def test_requests_that_are_significantly_slower_than_their_baseline_are_no_reason_to_keep(upper, expected):
-    its = evaluated(Verdict.POOR, cost=at(0.1))
+    its = evaluated(Verdict.POOR, cost=make_cost(0.1, 0.0))
     its.request = EndToEnd(0.8, EndToEndBasis.BASELINE, Estimate(0.8, 0.7, upper, 0.1))
     assert its.advice(None) == expected
 
@@ -128,34 +125,37 @@ class TestFewRequests:
     # 24 requests, four at a time, are six one after the other.
     FEW = {"running": 4.0, "first_tokens": 24, "increments": [{"drafts": 33}] * 30}  # noqa: RUF012
 
-    @pytest.mark.parametrize("cost", [at(0.3), at(1.0), None])
+    @pytest.mark.parametrize("cost", [make_cost(0.3, 0.0), make_cost(1.0, 0.0), None])
     def test_too_few_for_bounds_have_no_advice(self, cost):
         sure = Estimate(3.2, 3.1, 3.3, 0.05)
-        assert advised(Verdict.MARGINAL, cost=cost, **self.FEW) is Action.COLLECT
-        assert advised(Verdict.MARGINAL, cost=cost, length=sure, **self.FEW) is not Action.COLLECT
+        few, bounded = (
+            evaluated(Verdict.MARGINAL, cost=cost, length=length, **self.FEW) for length in (None, sure)
+        )
+        assert few.advice(None).action is Action.COLLECT
+        assert bounded.advice(None).action is not Action.COLLECT
 
 
 class TestLimitBatch:
     @pytest.mark.parametrize(
         ("verdict", "running", "crossover", "more", "expected"),
         [
-            (Verdict.POOR, 16.1, 16.0, {"cost": at(1.0)}, Action.LIMIT_BATCH),
-            (Verdict.HARMFUL, 16.1, 16.0, {"cost": at(1.0)}, Action.LIMIT_BATCH),
+            (Verdict.POOR, 16.1, 16.0, {"cost": make_cost(1.0, 0.0)}, Action.LIMIT_BATCH),
+            (Verdict.HARMFUL, 16.1, 16.0, {"cost": make_cost(1.0, 0.0)}, Action.LIMIT_BATCH),
             (Verdict.HARMFUL, 16.0, 16.0, {}, Action.DISABLE),
             (Verdict.HARMFUL, None, 16.0, {}, Action.DISABLE),
             (Verdict.HARMFUL, 16.1, None, {}, Action.DISABLE),
             (Verdict.MARGINAL, 16.1, 16.0, {}, Action.KEEP),
-            (Verdict.HARMFUL, 16.1, 16.0, {"positions": POOR, "cost": at(0.3)}, Action.DECREASE),
-            (Verdict.POOR, 16.1, 16.0, {"positions": POOR, "cost": at(0.3)}, Action.DECREASE),
+            (Verdict.HARMFUL, 16.1, 16.0, {"positions": POOR, "cost": make_cost(0.3, 0.0)}, Action.DECREASE),
+            (Verdict.POOR, 16.1, 16.0, {"positions": POOR, "cost": make_cost(0.3, 0.0)}, Action.DECREASE),
         ],
     )
     def test_above_the_crossover_unless_another_number_pays_there(
         self, verdict, running, crossover, more, expected
     ):
-        assert advised(verdict, running=running, crossover=crossover, **more) is expected
+        assert evaluated(verdict, running=running, **more).advice(crossover).action is expected
 
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_faster_method_precedes_all_other_advice(verdict):
-    found = advised(verdict, cost=at(1.0), crossover=1.0, running=2.0, faster=FASTER)
-    assert found is (Action.COLLECT if verdict is Verdict.INSUFFICIENT else Action.SWITCH_METHOD)
+    found = evaluated(verdict, cost=make_cost(1.0, 0.0), running=2.0, faster=FASTER).advice(1.0)
+    assert found.action is (Action.COLLECT if verdict is Verdict.INSUFFICIENT else Action.SWITCH_METHOD)

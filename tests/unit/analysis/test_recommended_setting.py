@@ -26,13 +26,9 @@ def evaluated(*curves, survival=GOOD, method="eagle3", drafts=100, running=4.0, 
     return evaluation(knowledge(*curves, method=method, **known), survival, drafts=drafts, running=running)
 
 
-def setting(*curves, **more):
-    return evaluated(*curves, **more).setting
-
-
 @pytest.mark.parametrize(("present", "is_change"), [(NO_SCHEDULE, True), (UP_TO_48, False)])
 def test_a_cost_at_several_loads_gives_a_schedule(present, is_change):
-    found = setting(RISING, schedule=present)
+    found = evaluated(RISING, schedule=present).setting
     assert (found.tokens, found.schedule, found.is_change) == (4, UP_TO_48, is_change)
     assert (found.source, found.known) == (CostSource.MEASURED, (1, 64))
 
@@ -48,7 +44,7 @@ def test_a_cost_at_several_loads_gives_a_schedule(present, is_change):
 )
 def test_a_cost_at_one_load_gives_the_advice_as_a_number(survival, cost, expected):
     configured = CostSettings(draft_cost_ratio=cost, running_requests=4)
-    assert setting(survival=survival, cost=configured) == expected
+    assert evaluated(survival=survival, cost=configured).setting == expected
 
 
 FASTER = FasterMethod("arms", "b", "mtp", Estimate(3.0, 2.9, 3.1, 0.05), Estimate(2.0, 1.9, 2.1, 0.05))
@@ -71,13 +67,12 @@ class TestPause:
     """The schedule in force drafts nothing from 8 running requests, and 20 run."""
 
     SCHEDULE = BatchSchedule((1, 8), (4, 0))
+    PAUSED = {"drafts": 0, "running": 20.0, "schedule": SCHEDULE}  # noqa: RUF012
     LAST = busy_window(), 1_000.0
 
-    def setting(self, *curves, running=20.0, **more):
-        return setting(*curves, drafts=0, running=running, schedule=self.SCHEDULE, **more)
-
     def test_the_acceptance_of_the_last_drafts_counts(self):
-        found, drafting = self.setting(RISING, last_drafts=self.LAST), setting(RISING, schedule=self.SCHEDULE)
+        found = evaluated(RISING, **self.PAUSED, last_drafts=self.LAST).setting
+        drafting = evaluated(RISING, schedule=self.SCHEDULE).setting
         assert drafting.bands
         assert found == replace(drafting, pause=Pause(8, 1_000.0))
         assert [(band.first, band.tokens) for band in found.bands[1:]] == [(8, 4), (24, 3), (48, 0)]
@@ -94,7 +89,7 @@ class TestPause:
         ids=["no acceptance", "no cost by load", "idle", "another load", "off"],
     )
     def test_without_acceptance_cost_or_pause_there_is_no_setting(self, curves, more, expected):
-        assert self.setting(*curves, **more) == expected
+        assert evaluated(*curves, **self.PAUSED | more).setting == expected
 
 
 @pytest.mark.parametrize("method", ["eagle3", "ngram"])
@@ -104,7 +99,7 @@ def test_a_drafter_that_is_nearly_dead_is_to_be_switched_off_though_its_cost_is_
 
 
 def test_a_cost_that_may_be_much_higher_gives_bands_without_a_setting():
-    found = setting(curve((1, 0.1), (16, 0.12), (64, 0.9), margin=0.8, method="eagle3"))
+    found = evaluated(curve((1, 0.1), (16, 0.12), (64, 0.9), margin=0.8, method="eagle3")).setting
     assert (found.tokens, found.schedule) == (None, NO_SCHEDULE)
     assert found.bands
 
@@ -122,6 +117,6 @@ def test_a_cost_that_may_be_much_higher_gives_bands_without_a_setting():
     ],
 )
 def test_reasons_for_which_vllm_ignores_a_schedule_are_known(cost, more, obstacles):
-    found = setting(cost, **more)
+    found = evaluated(cost, **more).setting
     assert (found.tokens, bool(found.schedule)) == (4, cost is RISING)
     assert list(found.obstacles) == obstacles

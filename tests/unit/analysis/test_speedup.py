@@ -20,10 +20,6 @@ ADAPTIVE = Speculation("mtp", is_adaptive=True)
 HALF = Policy().max_half_width
 
 
-def at(token, step=0.0, **more):
-    return make_cost(token, step, **more)
-
-
 def evaluated(its, cost, known=None):
     found = WindowEvaluation(its, known or Knowledge())
     found.cost = cost
@@ -46,20 +42,21 @@ IDLE_SEARCH = window(0, 0, 0, decode_steps=100, generation_tokens=102, first_tok
 @pytest.mark.parametrize(
     ("its", "cost", "speedup", "rate", "break_even_cost"),
     [
-        (GOOD, at(0.1), 3.30 / 1.4, 0.1, 2.3 / 4),
-        (GOOD, at(0.1, 0.2), 3.30 / 1.6, 0.15, 2.1 / 4),  # 0.2 of a step, over four draft tokens
-        (POOR, at(0.1), 1.61 / 1.4, 0.1, 0.61 / 4),
-        (POOR, at(0.3), 1.61 / 2.2, 0.3, 0.61 / 4),
-        (POOR, at(0.5), 1.61 / 3.0, 0.5, 0.61 / 4),
-        (RARE, at(0.1), 2.0 / 1.2, 0.1, 0.5),
-        (RARE, at(0.5), 1.0, 0.5, 0.5),
+        (GOOD, make_cost(0.1, 0.0), 3.30 / 1.4, 0.1, 2.3 / 4),
+        (GOOD, make_cost(0.1, 0.2), 3.30 / 1.6, 0.15, 2.1 / 4),  # 0.2 of a step, over four draft tokens
+        (POOR, make_cost(0.1, 0.0), 1.61 / 1.4, 0.1, 0.61 / 4),
+        (POOR, make_cost(0.3, 0.0), 1.61 / 2.2, 0.3, 0.61 / 4),
+        (POOR, make_cost(0.5, 0.0), 1.61 / 3.0, 0.5, 0.61 / 4),
+        (RARE, make_cost(0.1, 0.0), 2.0 / 1.2, 0.1, 0.5),
+        (RARE, make_cost(0.5, 0.0), 1.0, 0.5, 0.5),
         (RARE, None, None, None, 0.5),  # the break-even cost needs no cost of a token
-        (RARE, at(0.1, 0.1), 2.0 / 1.25, 0.1 + 0.1 * 50 / 200, 95 / 200),  # 50 drafts pay c0
-        (RARE, at(0.1, 0.1, every_step=True), 2.0 / 1.3, 0.1 + 0.1 * 100 / 200, 90 / 200),
-        (UNSHOWN, at(0.1, 0.1), 2.0 / 1.25, 0.1 + 0.1 * 50 / 200, 95 / 200),
-        (DRAFTS, at(0.1, 0.1), 3.0 / 1.5, 0.1 + 0.1 * 50 / 200, 95 / 200),  # every step counts as drafting
-        (IDLE_SEARCH, at(0.03, 0.1, every_step=True), 1 / 1.1, None, None),
-        (IDLE_SEARCH, at(0.03, 0.1), 1.0, None, None),
+        (RARE, make_cost(0.1, 0.1), 2.0 / 1.25, 0.1 + 0.1 * 50 / 200, 95 / 200),  # 50 drafts pay c0
+        (RARE, make_cost(0.1, 0.1, every_step=True), 2.0 / 1.3, 0.1 + 0.1 * 100 / 200, 90 / 200),
+        (UNSHOWN, make_cost(0.1, 0.1), 2.0 / 1.25, 0.1 + 0.1 * 50 / 200, 95 / 200),
+        # Every step counts as drafting.
+        (DRAFTS, make_cost(0.1, 0.1), 3.0 / 1.5, 0.1 + 0.1 * 50 / 200, 95 / 200),
+        (IDLE_SEARCH, make_cost(0.03, 0.1, every_step=True), 1 / 1.1, None, None),
+        (IDLE_SEARCH, make_cost(0.03, 0.1), 1.0, None, None),
     ],
 )
 def test_the_worked_examples(its, cost, speedup, rate, break_even_cost):
@@ -87,23 +84,17 @@ def test_an_engine_that_verifies_what_it_chooses_has_no_ratio_to_its_drafts_and_
     assert tokens_of(known.cost) == (0.1, 0.1, 0.1)
 
 
-def second(chance, *, shows_steps=True, tokens=3):
-    """A second of an engine that drafts ``tokens`` every other step, and accepts at random."""
-    drafts = reached = 100 + chance.randrange(20)
-    positions = tuple(reached := round(reached * chance.uniform(0.5, 0.8)) for _ in range(3))
-    counts = {"drafts": drafts, "draft_tokens": tokens * drafts, "first_tokens": 20}
-    if shows_steps:
-        counts |= {"generation_tokens": 2 * drafts + sum(positions) + 20, "decode_steps": 2 * drafts}
-    return {**counts, "accepted_tokens": sum(positions), "positions": positions}
-
-
-def run(seconds=60, **more):
-    chance = random.Random(1)
-    return [second(chance, **more) for _ in range(seconds)]
-
-
-def same(**more):
-    return [second(random.Random(1), **more)] * 60
+def run(seconds=60, *, shows_steps=True):
+    """Seconds of an engine that drafts three tokens every other step, and accepts at random."""
+    chance, rows = random.Random(1), []
+    for _ in range(seconds):
+        drafts = reached = 100 + chance.randrange(20)
+        positions = tuple(reached := round(reached * chance.uniform(0.5, 0.8)) for _ in range(3))
+        counts = {"drafts": drafts, "draft_tokens": 3 * drafts, "first_tokens": 20}
+        if shows_steps:
+            counts |= {"generation_tokens": 2 * drafts + sum(positions) + 20, "decode_steps": 2 * drafts}
+        rows.append({**counts, "accepted_tokens": sum(positions), "positions": positions})
+    return rows
 
 
 def whole(rows):
@@ -113,15 +104,16 @@ def whole(rows):
 class TestBounds:
     @pytest.mark.parametrize("shows_steps", [True, False])
     def test_they_are_around_the_value_of_the_whole_window(self, shows_steps):
-        found = evaluated(whole(run(shows_steps=shows_steps)), at(0.1, 0.05))
+        found = evaluated(whole(run(shows_steps=shows_steps)), make_cost(0.1, 0.05))
         bounds = found.speedup_bounds
         assert bounds.value == pytest.approx(found.estimated_speedup_ratio)
         assert bounds.lower < bounds.value < bounds.upper
         assert 0.001 < bounds.standard_error < 0.2
 
     def test_they_are_never_narrower_than_those_of_independent_drafts(self):
-        found = evaluated(whole(same()), at(0.1))
-        expected = (found.draft_variance * found.total.drafts) ** 0.5 / at(0.1).guess.plain_steps(found.work)
+        cost = make_cost(0.1, 0.0)
+        found = evaluated(whole(run(1) * 60), cost)
+        expected = (found.draft_variance * found.total.drafts) ** 0.5 / cost.guess.plain_steps(found.work)
         assert found.speedup_bounds.standard_error == pytest.approx(expected)
 
     def test_they_are_within_the_possible_range(self):
@@ -131,7 +123,7 @@ class TestBounds:
             {**steps, "accepted_tokens": 3 * n, "positions": (n,) * 3, "generation_tokens": 120 + 3 * n}
             for n in (99, 1)
         )
-        bounds = evaluated(whole([good] * 30 + [bad] * 30), at(0.1, 0.05)).speedup_bounds
+        bounds = evaluated(whole([good] * 30 + [bad] * 30), make_cost(0.1, 0.05)).speedup_bounds
         assert (bounds.lower, bounds.upper) == pytest.approx((1 / 1.35, 4 / 1.35))
 
 
@@ -141,7 +133,7 @@ class TestBoundsWithPrefills:
     @pytest.mark.parametrize("token", [0.05, 0.9], ids=["pays", "hurts"])
     @pytest.mark.parametrize("share", [0.3, 0.95])
     def test_both_stay_on_their_side_of_1(self, token, share):
-        alone, mixed = (evaluated(whole(run(300)), at(token)) for _ in range(2))
+        alone, mixed = (evaluated(whole(run(300)), make_cost(token, 0.0)) for _ in range(2))
         mixed.prefill_share_ratio = share
         lower, upper = alone.speedup_bounds[1:3]
         found = mixed.speedup_bounds
@@ -155,7 +147,7 @@ class TestBoundsWithPrefills:
     def test_the_share_in_a_long_window_is_kept_where_it_may_be(self, seconds, is_kept):
         known = Knowledge(prefill_shares={})
         first, later, alone = (
-            evaluated(whole(run(seconds)), at(0.05), its) for its in (known, known, Knowledge())
+            evaluated(whole(run(seconds)), make_cost(0.05, 0.0), its) for its in (known, known, Knowledge())
         )
         first.prefill_share_ratio, later.prefill_share_ratio, alone.prefill_share_ratio = 0.3, 0.9, 0.9
         kept = first.speedup_bounds
@@ -188,7 +180,7 @@ class TestBoundsContainTheCost:
     WINDOW = whole(run(300))
 
     def test_they_are_those_of_the_highest_and_the_lowest_cost(self):
-        at_guess, low, high = (evaluated(self.WINDOW, at(token, 0.1)) for token in (0.1, 0.05, 0.3))
+        at_guess, low, high = (evaluated(self.WINDOW, make_cost(token, 0.1)) for token in (0.1, 0.05, 0.3))
         found = evaluated(self.WINDOW, self.COST).speedup_range
         assert found.is_bounded
         assert found.estimate == at_guess.speedup_bounds._replace(
@@ -210,12 +202,14 @@ class TestBoundsContainTheCost:
         assert its.speedup_range.at_highest_cost < 1 < its.speedup_range.at_lowest_cost
 
     def test_a_search_whose_steps_are_not_counted_has_an_upper_limit_alone(self):
-        found = evaluated(DRAFTS, at(0.1), knowledge(method="ngram")).speedup_range
+        found = evaluated(DRAFTS, make_cost(0.1, 0.0), knowledge(method="ngram")).speedup_range
         assert (found.estimate.lower, found.at_highest_cost) == (0.0, 0.0)
         assert found.estimate.upper > 1
 
     def test_the_break_even_cost_needs_no_cost_but_the_range_of_the_fixed_one(self):
-        cheap, dear = (evaluated(self.WINDOW, at(0.1, step)).break_even_cost_ratio for step in (0.0, 0.2))
+        cheap, dear = (
+            evaluated(self.WINDOW, make_cost(0.1, step)).break_even_cost_ratio for step in (0.0, 0.2)
+        )
         found = evaluated(self.WINDOW, cost_between(tokens_of(self.COST), (0.0, 0.1, 0.2)))
         bounds = found.break_even_cost_bounds
         assert bounds.lower < dear < bounds.value < cheap < bounds.upper
@@ -230,7 +224,7 @@ def with_drafter(gauges=(4.0, 0.0, 0.5), *, size=2 * GB, **total):
     """The return of a busy window on the memory of its drafter."""
     its = Speculation("draft_model", draft_bytes=size)
     busy = replace(BUSY, mean=Means(*gauges), total=BUSY.total._replace(**total))
-    return evaluated(busy, at(0.1), Knowledge(its))
+    return evaluated(busy, make_cost(0.1, 0.0), Knowledge(its))
 
 
 class TestReturnOnMemory:
