@@ -231,15 +231,8 @@ def test_a_targets_thresholds_are_checked_together_with_the_general_ones(tmp_pat
         "8: targets[1].policy.speedup.poor makes `poor`, 1.6, more than `marginal`, 1.5; change one of the two",
         "9: targets[1].policy.speedup.healthy makes `marginal`, 1.5, more than `healthy`, 1.4; change one of the two",
     ]
-    assert (
-        len(
-            mistakes(
-                tmp_path,
-                "policy: {speedup: {poor: 0.9}}\ntargets: [{url: http://a, policy: {min_drafts: 5}}]",
-            )
-        )
-        == 1
-    )
+    text = "policy: {speedup: {poor: 0.9}}\ntargets: [{url: http://a, policy: {min_drafts: 5}}]"
+    assert len(mistakes(tmp_path, text)) == 1
 
 
 EXPERIMENT = """\

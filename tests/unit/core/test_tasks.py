@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import threading
+from unittest.mock import AsyncMock
 
 import pytest
 from structlog.testing import capture_logs
@@ -27,11 +28,8 @@ KINDS = (PAGES, TARGET_LISTS, PASSWORDS, STATE)
 
 
 async def test_a_task_that_raises_is_logged_at_once():
-    async def fails():
-        raise ValueError("a defect")
-
     with capture_logs() as logs:
-        spawn(fails())
+        spawn(AsyncMock(side_effect=ValueError("a defect"))())
         await settle()
     assert [(entry["event"], str(entry["exc_info"])) for entry in logs] == [("task_died", "a defect")]
 
