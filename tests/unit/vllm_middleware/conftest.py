@@ -3,12 +3,14 @@
 import pytest
 
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
-from tests.unit.vllm_middleware.harness import Exporter
+from tests.unit.vllm_middleware.harness import Exporter, configure
 
 
 @pytest.fixture
-def exporter():
+def exporter(monkeypatch):
+    """An exporter that accepts everything, for which the middleware is configured."""
     with Exporter() as exporter:
+        configure(monkeypatch, URL=exporter.url)
         yield exporter
 
 
@@ -17,21 +19,3 @@ def by_hand(monkeypatch):
     monkeypatch.setattr(inside.Reporter, "_run", lambda reporter: None)
     monkeypatch.setattr(inside, "REST_SECONDS", 0.0)
     inside.log_once.cache_clear()
-
-
-@pytest.fixture
-def settings(monkeypatch):
-    """Return a function that sets environment variables of the middleware, without their prefix."""
-
-    def setting(**values):
-        for name, value in values.items():
-            monkeypatch.setenv(inside.PREFIX + name, str(value))
-
-    return setting
-
-
-@pytest.fixture
-def wrap(settings, exporter):
-    """Return the middleware's class, configured for an exporter that accepts everything."""
-    settings(URL=exporter.url)
-    return inside.Middleware

@@ -3,9 +3,14 @@
 import asyncio
 import contextlib
 import json
+import re
 import socket
 import struct
 import threading
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from spec_decode_exporter.vllm_middleware.spec_decode_requests import PREFIX
 
 SCOPE = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": [(b"host", b"localhost")]}
 SPECULATION = {
@@ -33,6 +38,12 @@ USAGE = {
 }
 
 
+def configure(monkeypatch, **values):
+    """Set environment variables of the middleware, by their names without the prefix."""
+    for name, value in values.items():
+        monkeypatch.setenv(PREFIX + name, str(value))
+
+
 def start(status=200, kind=b"application/json", headers=()):
     return {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind), *headers]}
 
@@ -52,14 +63,12 @@ def answer(metrics=METRICS, text="Hello", **more):
     return json.dumps(whole, separators=(",", ":")).encode()
 
 
-def event(**fields):
-    return b"data: " + json.dumps({"id": "cmpl-1", "model": "tiny", **fields}, separators=(",", ":")).encode()
-
-
 def stream(metrics=METRICS, texts=("Hel", "lo")):
-    tokens = [event(choices=[{"index": 0, "text": text}], usage=None) for text in texts]
-    last = event(choices=[], usage=USAGE, metrics=metrics)
-    return [one + b"\n\n" for one in (*tokens, last, b"data: [DONE]")]
+    """Return the events of the same response as a stream."""
+    events = [{"choices": [{"index": 0, "text": text}], "usage": None} for text in texts]
+    events.append({"choices": [], "usage": USAGE, "metrics": metrics})
+    whole = [json.dumps({"id": "cmpl-1", "model": "tiny", **one}, separators=(",", ":")) for one in events]
+    return [f"data: {one}\n\n".encode() for one in (*whole, "[DONE]")]
 
 
 def json_exchange(request=b'{"temperature":0.5}', text=None):
@@ -73,12 +82,12 @@ def stream_exchange(request=b'{"temperature":0.5,"stream":true}', pieces=None):
     return [asked(request)], [*sent, body(b"")]
 
 
+@dataclass
 class Server:
-    """ASGI server: delivers messages from a list, and records all messages."""
+    """ASGI server: delivers messages from a list, which it empties, and records all messages."""
 
-    def __init__(self, incoming):
-        self.incoming = list(incoming)
-        self.log = []
+    incoming: list
+    log: list = field(default_factory=list)
 
     async def receive(self):
         await asyncio.sleep(0)
@@ -113,7 +122,7 @@ def application(outgoing):
 
 async def run(app, incoming, scope=SCOPE):
     """Return the server's log: all messages in order, and the exception."""
-    server = Server(incoming)
+    server = Server([*incoming])
     try:
         await app(scope, server.receive, server.send)
     except BaseException as error:
@@ -123,27 +132,25 @@ async def run(app, incoming, scope=SCOPE):
     return server.log
 
 
+HANG, RESET = "hang", "reset"
+OK = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@dataclass
 class Exporter:
     """A real listener that answers each connection with the same bytes, hangs, or resets it."""
 
-    HANG = "hang"
-    RESET = "reset"
-    OK = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-
-    def __init__(self, reply=OK, path=None):
-        self.reply = reply
-        self.requests = []
-        self.listener = socket.socket(socket.AF_UNIX if path else socket.AF_INET)
-        self.listener.bind(path or ("127.0.0.1", 0))
-        self.listener.listen()
-        self.open = []
-        self.thread = threading.Thread(target=self.serve)
+    reply: bytes | str = OK
+    listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
+    requests: list = field(default_factory=list)
+    open: list = field(default_factory=list)
 
     @property
     def url(self):
         return f"http://127.0.0.1:{self.listener.getsockname()[1]}/api/v1/requests"
 
     def __enter__(self):
+        self.thread = threading.Thread(target=self.serve)
         self.thread.start()
         return self
 
@@ -160,25 +167,21 @@ class Exporter:
             while True:
                 connection, _ = self.listener.accept()
                 with contextlib.suppress(ConnectionError):
-                    self.requests.append(self.request(connection))
-                    self.answer(connection)
-
-    def request(self, connection):
-        head = b""
-        with connection.makefile("rb") as file:
-            while not head.endswith(b"\r\n\r\n"):
-                head += file.readline()
-                if not head:
-                    connection.close()
-                    raise ConnectionError
-            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-            return head.decode(), file.read(length)
+                    with connection.makefile("rb") as file:
+                        head = b"".join(takewhile(bytes.strip, file)).decode()
+                        length = re.search(r"(?i)content-length: (\d+)", head)
+                        content = file.read(int(length[1])) if length else None
+                    if length:
+                        self.requests.append((head, content))
+                        self.answer(connection)
+                    else:  # the client has left
+                        connection.close()
 
     def answer(self, connection):
-        if self.reply is self.HANG:
+        if self.reply is HANG:
             self.open.append(connection)
             return
-        if self.reply is self.RESET:
+        if self.reply is RESET:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         else:
             connection.sendall(self.reply)

@@ -5,11 +5,15 @@ import gzip
 import logging
 import threading
 import tracemalloc
+from itertools import chain
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from tests.unit.vllm_middleware.harness import (
+    HANG,
+    RESET,
     SCOPE,
     Exporter,
     Server,
@@ -17,6 +21,7 @@ from tests.unit.vllm_middleware.harness import (
     application,
     asked,
     body,
+    configure,
     json_exchange,
     run,
     start,
@@ -47,16 +52,16 @@ EXCHANGES = {
 }  # fmt: skip
 
 
-async def same(wrap, incoming, outgoing, scope=SCOPE):
+async def same(incoming, outgoing):
     """Run an exchange with and without the middleware, compare the logs, and return the middleware."""
-    app = wrap(application(outgoing))
-    assert await run(app, incoming, scope) == await run(application(outgoing), incoming, scope)
+    app = inside.Middleware(application(outgoing))
+    assert await run(app, incoming) == await run(application(outgoing), incoming)
     return app
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
-async def test_messages_and_their_order_are_the_same_with_and_without_the_middleware(wrap, name):
-    app = await same(wrap, *EXCHANGES[name])
+async def test_messages_and_their_order_are_the_same_with_and_without_the_middleware(exporter, name):
+    app = await same(*EXCHANGES[name])
     app._reporter.work(0.0)
 
 
@@ -76,14 +81,11 @@ STEPS = [
 @pytest.mark.parametrize("error", [RuntimeError("Rumpelstilzchen"), MemoryError()], ids=repr)
 @pytest.mark.parametrize("exchange", [json_exchange(), stream_exchange()], ids=["json", "stream"])
 async def test_an_internal_error_in_any_step_affects_no_message_and_is_counted(
-    wrap, exporter, monkeypatch, caplog, step, error, exchange
+    exporter, monkeypatch, caplog, step, error, exchange
 ):
-    def fail(*words, **named):
-        raise error
-
     with monkeypatch.context() as patch:
-        patch.setattr(*step, fail)
-        broken = await same(wrap, *exchange)
+        patch.setattr(*step, Mock(side_effect=error))
+        broken = await same(*exchange)
         if step[1] != "start":  # the timer of a reply is a thread too
             broken._reporter.work(0.0)
     broken._reporter.work(100.0)
@@ -93,31 +95,31 @@ async def test_an_internal_error_in_any_step_affects_no_message_and_is_counted(
     assert "Rumpelstilzchen" not in caplog.text
 
 
-async def test_each_message_is_forwarded_before_it_is_read(wrap, monkeypatch):
+async def test_each_message_is_forwarded_before_it_is_read(exporter, monkeypatch):
     server = Server([asked(b"{}")])
     seen = []
     monkeypatch.setattr(
         inside.Exchange, "sent", lambda self, message: seen.append(server.log[-1] == ("sent", message))
     )
     outgoing = stream_exchange()[1]
-    await wrap(application(outgoing))(SCOPE, server.receive, server.send)
+    await inside.Middleware(application(outgoing))(SCOPE, server.receive, server.send)
     assert seen == [True] * len(outgoing)
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        Exporter.HANG, Exporter.RESET, b"", b"nonsense", b"HTTP/1.1 500 X\r\n\r\n",
+        HANG, RESET, b"", b"nonsense", b"HTTP/1.1 500 X\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000, b"HTTP/1.1 200 OK\r\nX: " + b"y" * 2**20,
         b"HTTP/1.1 100 Continue\r\n\r\n" * 1000,
     ],
     ids=lambda reply: repr(reply)[:40],
 )  # fmt: skip
-async def test_an_exporter_that_gives_no_answer_affects_no_message(settings, monkeypatch, caplog, reply):
+async def test_an_exporter_that_gives_no_answer_affects_no_message(monkeypatch, caplog, reply):
     monkeypatch.setattr(inside, "TIMEOUT_SECONDS", 1.0)
     with Exporter(reply) as exporter:
-        settings(URL=exporter.url)
-        app = await same(inside.Middleware, *json_exchange())
+        configure(monkeypatch, URL=exporter.url)
+        app = await same(*json_exchange())
         app._reporter.work(0.0)
         app._reporter.work(0.0)  # it waits before the next attempt
         assert len(exporter.requests) == 1
@@ -125,7 +127,7 @@ async def test_an_exporter_that_gives_no_answer_affects_no_message(settings, mon
     assert len(caplog.records) == 1
 
 
-async def test_a_reply_without_an_end_is_cut(settings, monkeypatch):
+async def test_a_reply_without_an_end_is_cut(monkeypatch):
     """The limit is one of the whole reply: a byte in each timeout is not enough."""
     monkeypatch.setattr(inside, "TIMEOUT_SECONDS", 0.5)
     sent, stop = [], threading.Event()
@@ -137,17 +139,17 @@ async def test_a_reply_without_an_end_is_cut(settings, monkeypatch):
                     sent.append(connection.send(b"H"))
 
     with Drip() as exporter:
-        settings(URL=exporter.url)
-        app = await same(inside.Middleware, *json_exchange())
+        configure(monkeypatch, URL=exporter.url)
+        app = await same(*json_exchange())
         app._reporter.work(0.0)
         stop.set()
     assert 1 <= len(sent) < 50
     assert list(app._reporter.unreported) == [False]
 
 
-async def test_requests_beyond_the_queue_are_dropped_and_reported(wrap, exporter, monkeypatch):
+async def test_requests_beyond_the_queue_are_dropped_and_reported(exporter, monkeypatch):
     monkeypatch.setattr(inside, "WAITING_BYTES", 3 * inside.EXCHANGE_BYTES + 6000)
-    app = wrap(application(json_exchange()[1]))
+    app = inside.Middleware(application(json_exchange()[1]))
     for _ in range(5):
         await run(app, json_exchange()[0])
     app._reporter.work(0.0)
@@ -159,22 +161,14 @@ async def test_requests_beyond_the_queue_are_dropped_and_reported(wrap, exporter
 
 
 @pytest.mark.parametrize(("pieces", "size"), [(10_000, 10_000), (50, 2**20)])
-async def test_a_long_stream_is_not_kept(wrap, exporter, pieces, size):
+async def test_a_long_stream_is_not_kept(exporter, pieces, size):
     """50 to 100 MB pass; at most 10 MB are kept. Long requests: tests/robustness."""
-
-    def outgoing():
-        yield start(kind=b"text/event-stream")
-        yield from (body(b"data: " + bytes(size) + b"\n\n", more=True) for _ in range(pieces))
-        yield from (body(last, more=True) for last in stream())
-        yield body(b"")
-
-    async def send(message):
-        pass
-
-    wrapped = wrap(application(outgoing()))
+    many = (body(b"data: " + bytes(size) + b"\n\n", more=True) for _ in range(pieces))
+    first, *last = stream_exchange()[1]
+    wrapped = inside.Middleware(application(chain([first], many, last)))
     tracemalloc.start()
     try:
-        await wrapped(SCOPE, Server(ASKS).receive, send)
+        await wrapped(SCOPE, Server([*ASKS]).receive, lambda _: asyncio.sleep(0))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -188,12 +182,8 @@ async def test_a_long_stream_is_not_kept(wrap, exporter, pieces, size):
     [{"type": "lifespan"}, {"type": "websocket"}, *({"path": path} for path in ("/metrics", "/v1/completions/1"))],
     ids=str,
 )  # fmt: skip
-async def test_other_connections_and_paths_are_not_changed(wrap, change):
-    seen = []
-
-    async def app(*words):
-        seen.extend(words)
-
+async def test_other_connections_and_paths_are_not_changed(exporter, change):
+    app = AsyncMock()
     words = ({**SCOPE, **change}, object(), object())
-    await wrap(app)(*words)
-    assert [one is other for one, other in zip(seen, words, strict=True)] == [True, True, True]
+    await inside.Middleware(app)(*words)
+    assert [one is other for one, other in zip(app.await_args.args, words, strict=True)] == [True, True, True]

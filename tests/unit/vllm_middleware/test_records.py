@@ -13,6 +13,7 @@ from tests.unit.vllm_middleware.harness import (
     application,
     asked,
     body,
+    configure,
     json_exchange,
     run,
     start,
@@ -26,27 +27,14 @@ SENT_PREDICTIONS = {"accepted_prediction_tokens": 3, "rejected_prediction_tokens
 PREDICTIONS = {**SENT_PREDICTIONS, "audio_tokens": 1}
 
 
-@pytest.fixture
-def recorded(wrap, exporter):
-    """Return a function that passes exchanges and returns the records that the exporter receives."""
-
-    async def records(exchange, headers=(), path="/v1/completions"):
-        incoming, outgoing = exchange
-        app = wrap(application(outgoing))
-        await run(app, incoming, {**SCOPE, "path": path, "headers": [*SCOPE["headers"], *headers]})
-        del exporter.requests[:]
-        app._reporter.work(0.0)
-        return exporter.records()
-
-    return records
-
-
-def request(**members):
-    return json_exchange(json.dumps(members).encode())
-
-
-def response(**members):
-    return json_exchange(text=answer(**members))
+async def recorded(exporter, exchange, headers=(), path="/v1/completions"):
+    """Pass an exchange; return the records that the exporter receives."""
+    incoming, outgoing = exchange
+    app = inside.Middleware(application(outgoing))
+    await run(app, incoming, {**SCOPE, "path": path, "headers": [*SCOPE["headers"], *headers]})
+    del exporter.requests[:]
+    app._reporter.work(0.0)
+    return exporter.records()
 
 
 @pytest.mark.parametrize(
@@ -58,8 +46,8 @@ def response(**members):
     ],
     ids=["chat", "stream", "behind a proxy"],
 )
-async def test_the_metrics_of_a_response_are_sent(recorded, path, exchange):
-    assert await recorded(exchange, path=path) == [{**RECORD, "stream": path == "/v1/completions"}]
+async def test_the_metrics_of_a_response_are_sent(exporter, path, exchange):
+    assert await recorded(exporter, exchange, path=path) == [{**RECORD, "stream": path == "/v1/completions"}]
 
 
 LONG = b'data: {"text":"%s"}\n\n' % (b"a" * inside.BODY_BYTES)
@@ -73,34 +61,34 @@ END = b"".join(stream()[-2:])
     ],
     ids=["beyond the limit", "beyond the limit in one piece", "\\n", "\\r\\n", "keep-alive"],
 )  # fmt: skip
-async def test_a_stream_is_read_from_its_end_whatever_ends_its_lines(recorded, pieces):
-    (record,) = await recorded(stream_exchange(pieces=pieces))
+async def test_a_stream_is_read_from_its_end_whatever_ends_its_lines(exporter, pieces):
+    (record,) = await recorded(exporter, stream_exchange(pieces=pieces))
     assert record["metrics"] == METRICS
 
 
-async def test_prompts_and_completions_are_never_sent(recorded, exporter):
+async def test_prompts_and_completions_are_never_sent(exporter):
     secret = "Rumpelstilzchen"
     asks = f'{{"messages":[{{"content":"{secret}"}}],"temperature":0.5,"user":"{secret}"}}'.encode()
     for exchange in (
         json_exchange(asks, answer({**METRICS, "prompt": secret}, secret, prompt=secret, user=secret)),
         stream_exchange(asks, stream({**METRICS, "text": secret}, [secret])),
     ):
-        assert len(await recorded(exchange)) == 1
+        assert len(await recorded(exporter, exchange)) == 1
         assert not any(secret in head or secret.encode() in text for head, text in exporter.requests)
 
 
 @pytest.mark.parametrize(
-    ("exchange", "members"),
+    ("asks", "members"),
     [
-        (request(), {}),
-        (request(temperature=0), {"temperature": 0}),
-        (request(temperature=1e300), {"temperature": inside.MAX_TEMPERATURE}),
-        (request(temperature=None, n=2), {"n": 2}),
-        (json_exchange(b'{"temperature":1,"n":1,"a":{"n":7},"temperature":2}'), {"temperature": 2, "n": 1}),
+        (b"{}", {}),
+        (b'{"temperature": 0}', {"temperature": 0}),
+        (b'{"temperature": 1e+300}', {"temperature": inside.MAX_TEMPERATURE}),
+        (b'{"temperature": null, "n": 2}', {"n": 2}),
+        (b'{"temperature":1,"n":1,"a":{"n":7},"temperature":2}', {"temperature": 2, "n": 1}),
     ],
 )
-async def test_temperature_and_n_are_those_of_the_request(recorded, exchange, members):
-    (record,) = await recorded(exchange)
+async def test_temperature_and_n_are_those_of_the_request(exporter, asks, members):
+    (record,) = await recorded(exporter, json_exchange(asks))
     assert {name: record[name] for name in ("temperature", "n") if name in record} == members
 
 
@@ -115,8 +103,8 @@ async def test_temperature_and_n_are_those_of_the_request(recorded, exchange, me
     ],
     ids=["no metrics", "unknown", "no usage", "predictions beside metrics", "predictions alone"],
 )  # fmt: skip
-async def test_only_known_members_of_a_response_are_sent(recorded, metrics, usage, members):
-    (record,) = await recorded(response(metrics=metrics, usage=usage))
+async def test_only_known_members_of_a_response_are_sent(exporter, metrics, usage, members):
+    (record,) = await recorded(exporter, json_exchange(text=answer(metrics, usage=usage)))
     assert record == {"model": "tiny", "stream": False, "temperature": 0.5, **members}
 
 
@@ -138,9 +126,9 @@ async def test_only_known_members_of_a_response_are_sent(recorded, metrics, usag
     ],
     ids=lambda value: str(value)[:60],
 )
-async def test_a_request_that_is_not_reported_is_counted_if_vllm_answered_it(wrap, exchange, unreported):
+async def test_a_request_that_is_not_reported_is_counted_if_vllm_answered_it(exporter, exchange, unreported):
     """The count says whether it was too large."""
-    app = wrap(application(exchange[1]))
+    app = inside.Middleware(application(exchange[1]))
     await run(app, exchange[0])
     app._reporter._not_before = 1.0  # it sends nothing
     app._reporter.work(0.0)
@@ -157,8 +145,8 @@ async def test_a_request_that_is_not_reported_is_counted_if_vllm_answered_it(wra
     ],
     ids=["utf-8", "latin-1", "unprintable", "long utf-8"],
 )
-async def test_a_header_is_utf_8_without_unprintable_characters_up_to_the_limit(recorded, value, kind):
-    (record,) = await recorded(json_exchange(), [(b"x-request-type", value)])
+async def test_a_header_is_utf_8_without_unprintable_characters_up_to_the_limit(exporter, value, kind):
+    (record,) = await recorded(exporter, json_exchange(), [(b"x-request-type", value)])
     assert record.get("request_type") == kind
 
 
@@ -178,8 +166,9 @@ FIELDS = {"USER_FIELD": "meta.deep.user"}
         ({"TYPE_HEADER": "", "TYPE_FIELD": "meta.type.no", "TARGET": "vllm-0"}, {"target": "vllm-0"}),
     ],
 )
-async def test_type_user_and_target_are_those_of_the_settings(settings, recorded, values, members):
-    settings(**values)
-    asks = request(**{"meta": {"type": "chat", "deep": {"user": "ann"}}, "größe-1": "big", "": "nobody"})
-    (record,) = await recorded(asks, [(b"x-request-type", b"header"), (b"x-user", b"eve")])
+async def test_type_user_and_target_are_those_of_the_settings(exporter, monkeypatch, values, members):
+    configure(monkeypatch, **values)
+    asks = {"meta": {"type": "chat", "deep": {"user": "ann"}}, "größe-1": "big", "": "nobody"}
+    exchange = json_exchange(json.dumps(asks).encode())
+    (record,) = await recorded(exporter, exchange, [(b"x-request-type", b"header"), (b"x-user", b"eve")])
     assert {name: record[name] for name in ("request_type", "user", "target") if name in record} == members
