@@ -6,9 +6,10 @@ minutes pass in seconds and are the same every time.
 
 import json
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import aiohttp
-import pytest
 import yaml
 from structlog.testing import capture_logs
 
@@ -16,17 +17,18 @@ from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.web.server import parse_listen_address
+from tests.conftest import FakeClock
 from tests.fakes.simulated import Server
 
 
+@dataclass
 class Story:
     """A running exporter, its configuration file, and its log so far."""
 
-    def __init__(self, service, clock, logs, file):
-        self.service = service
-        self.clock = clock
-        self.logs = logs
-        self.file = file
+    service: Service
+    clock: FakeClock
+    logs: list
+    file: Path
 
     def told(self, *words):
         """Return the log's entries of these events."""
@@ -51,33 +53,26 @@ class Story:
         await self.service.reload()
 
 
-@pytest.fixture
-def exporter(tmp_path, clock):
-    @asynccontextmanager
-    async def exporter(config):
-        """Run an exporter with a configuration in YAML."""
-        file = tmp_path / "exporter.yml"
-        file.write_text(config)
-        options = Options([parse_listen_address("127.0.0.1:0")], lifecycle=True)
-        with capture_logs() as logs:
-            service = Service(lambda: load(file, environ={}), options, clock)
-            await service.start()
-            try:
-                yield Story(service, clock, logs, file)
-            finally:
-                await service.close()
-
-    return exporter
+@asynccontextmanager
+async def exporter(tmp_path, clock, config):
+    """Run an exporter with a configuration in YAML."""
+    file = tmp_path / "exporter.yml"
+    file.write_text(config)
+    options = Options([parse_listen_address("127.0.0.1:0")], lifecycle=True)
+    with capture_logs() as logs:
+        service = Service(lambda: load(file, environ={}), options, clock)
+        await service.start()
+        try:
+            yield Story(service, clock, logs, file)
+        finally:
+            await service.close()
 
 
-@pytest.fixture
-def story(clock, network, exporter):
-    @asynccontextmanager
-    async def story(scenario, *, config="", seed=3):
-        """Watch a server of a scenario in YAML, with ``config`` besides its address."""
-        scenario = Scenario.model_validate(yaml.load(scenario, yaml.BaseLoader) or {})
-        network.servers["vllm:8000"] = Server(clock, scenario, seed=seed)
-        async with exporter(f"targets: [{{url: 'http://vllm:8000/metrics', name: one}}]\n{config}\n") as told:
-            yield told
-
-    return story
+@asynccontextmanager
+async def story(tmp_path, clock, network, scenario, *, config=""):
+    """Watch a server of a scenario in YAML, with ``config`` besides its address."""
+    scenario = Scenario.model_validate(yaml.load(scenario, yaml.BaseLoader) or {})
+    network.servers["vllm:8000"] = Server(clock, scenario)
+    targets = "targets: [{url: 'http://vllm:8000/metrics', name: one}]"
+    async with exporter(tmp_path, clock, f"{targets}\n{config}\n") as told:
+        yield told

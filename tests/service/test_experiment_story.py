@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fakes.scenarios import speedup
 from tests.fakes.simulated import Server
+from tests.service.conftest import exporter
 
 WINDOW = "2m"
 BEFORE, STOOD = 150, 260
@@ -25,33 +26,24 @@ experiments:
     baseline: off
 """
 SEEDS = {"off": 1, "eagle": 2, "ngram": 3}
-
-
-def scenario(load=None, **speculation):
-    return Scenario.model_validate(
-        {"speculation": speculation, "load": load or {"concurrency": 8}, "outputs": {"mean": 120}}
-    )
-
-
-EAGLE = scenario(method="draft_model", tokens=4)
 SERVERS = {
-    "off": scenario(tokens=0),
-    "eagle": EAGLE,
-    "ngram": scenario(method="ngram", tokens=4, coverage=0.2),
+    name: Scenario.model_validate(
+        {"speculation": speculation, "load": {"concurrency": 8}, "outputs": {"mean": 120}}
+    )
+    for name, speculation in {
+        "off": {"tokens": 0},
+        "eagle": {"method": "draft_model", "tokens": 4},
+        "ngram": {"method": "ngram", "tokens": 4, "coverage": 0.2},
+    }.items()
 }
-METHODS = {"eagle": ", speculative: {method: eagle3}", "ngram": ", speculative: {method: ngram}"}
-
-
-@pytest.fixture
-def serving(clock, network, exporter):
-    def serving(servers, experiment=EXPERIMENT):
-        config = "windows: [30s, 2m]\npoll: {interval: 2s}\ntargets:\n"
-        for name, each in servers.items():
-            network.servers[f"{name}:8000"] = Server(clock, each, seed=SEEDS[name])
-            config += f"  - {{url: 'http://{name}:8000/metrics', name: {name}, labels: {{spec: {name}}}{METHODS.get(name, '')}}}\n"
-        return exporter(config + experiment)
-
-    return serving
+CONFIG = """\
+windows: [30s, 2m]
+poll: {interval: 2s}
+targets:
+  - {url: 'http://off:8000/metrics', name: off, labels: {spec: off}}
+  - {url: 'http://eagle:8000/metrics', name: eagle, labels: {spec: eagle}, speculative: {method: eagle3}}
+  - {url: 'http://ngram:8000/metrics', name: ngram, labels: {spec: ngram}, speculative: {method: ngram}}
+"""
 
 
 async def metrics(told):
@@ -65,23 +57,24 @@ async def metrics(told):
 
 def of(samples, **labels):
     """Return the values of the samples that have these labels."""
-    return [value for its, value in samples if labels.items() <= its.items()]
+    return [value for own, value in samples if labels.items() <= own.items()]
 
 
-async def test_an_experiment_is_added_compared_and_removed_while_the_servers_run(serving):
-    async with serving(SERVERS, experiment="") as told:
-        await told.clock.advance(BEFORE)
+async def test_an_experiment_is_added_compared_and_removed_while_the_servers_run(tmp_path, clock, network):
+    for name, scenario in SERVERS.items():
+        network.servers[f"{name}:8000"] = Server(clock, scenario, seed=SEEDS[name])
+    async with exporter(tmp_path, clock, CONFIG) as told:
+        await clock.advance(BEFORE)
         assert not [name for name in await metrics(told) if name.startswith("spec_decode_experiment_")]
-        without = told.file.read_text()
-        await told.reload(without + EXPERIMENT)
+        await told.reload(CONFIG + EXPERIMENT)
         # The windows were there all the time.
         found = await metrics(told)
         assert of(found["spec_decode_experiment_speedup_ratio"], arm="eagle", window=WINDOW)
-        await told.clock.advance(STOOD)
+        await clock.advance(STOOD)
         await speedups_are_near_the_truth(told)
         await advice_follows(told)
-        await told.reload(without)
-        await told.clock.advance(COMPARED)
+        await told.reload(CONFIG)
+        await clock.advance(COMPARED)
         found = await metrics(told)
         assert not [name for name in found if name.startswith("spec_decode_experiment_")]
         assert of(found["spec_decode_draft_cost_ratio"], target="eagle", source="experiment") == []
@@ -104,7 +97,7 @@ async def speedups_are_near_the_truth(told):
     assert all(0.8 < ratio < 1.25 for ratio in ratios)
     assert of(found["spec_decode_experiment_engines"], window=WINDOW) == [1.0] * 3
     winners = found["spec_decode_experiment_winner"]
-    assert {its["arm"] for its, value in winners if value and its["basis"] == "time_per_output_token"} == {
+    assert {own["arm"] for own, value in winners if value and own["basis"] == "time_per_output_token"} == {
         "eagle"
     }
 
@@ -121,7 +114,7 @@ async def advice_follows(told):
     (cost,) = of(found["spec_decode_draft_cost_ratio"], target="eagle", source="experiment")
     # The draft model's own share and its start are split by the default of the method.
     usual = 1 + 0.10 / 0.07 / 4
-    assert cost * usual == pytest.approx(EAGLE.draft_cost_ratio(8), rel=0.25)
+    assert cost * usual == pytest.approx(SERVERS["eagle"].draft_cost_ratio(8), rel=0.25)
     # The time per token is that of the arm without drafts, or shorter: both are in one of two wide buckets.
     metric = "spec_decode_time_per_output_token_quantile_baseline_ratio"
     (ratio,) = of(found[metric], target="eagle", quantile="0.5")

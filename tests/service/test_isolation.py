@@ -4,7 +4,9 @@ Each fault of an engine or a target has a target of its own, so that all faults 
 """
 
 import json
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from unittest.mock import patch
 
 import pytest
@@ -14,6 +16,7 @@ from spec_decode_exporter.monitor.snapshot import id_of
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.web.api import ENDPOINTS
 from tests.fakes.simulated import Server
+from tests.service.conftest import Story, exporter
 from tests.unit.requests.test_record import RECORD
 
 GOOD, HOSTILE = "good", "<img src=x onerror=alert({})>\"'${{version}}"
@@ -27,13 +30,14 @@ log: {summary_interval: 10s}
 """
 
 
+@dataclass
 class Fault:
-    """A change of the code: it raises where it is about a bad item."""
+    """A change of the function or property at a place: it raises where it is about a bad item."""
 
-    def __init__(self, place, is_bad):
-        """Patch the function or property at ``place``; ``is_bad`` takes the bad name and the arguments."""
-        self.place, self.is_bad = place, is_bad
-        self.hits = 0
+    place: str
+    is_bad: Callable | None = None
+    """Takes the bad name and the arguments; without it, all are bad."""
+    hits: int = 0
 
     def start(self, stack, bad):
         self.hits = 0
@@ -42,7 +46,7 @@ class Fault:
         function = own or getattr(original, "__func__", original)
 
         def fails(*args, **kwargs):
-            if self.is_bad(bad, *args, **kwargs):
+            if self.is_bad is None or self.is_bad(bad, *args, **kwargs):
                 self.hits += 1
                 raise RuntimeError("injected")
             return function(*args, **kwargs)
@@ -61,18 +65,15 @@ def labelled(bad, labels, *_, **__):
     return labels.get("target") == bad
 
 
-def viewed(bad, engine):
-    return engine.target == bad
-
-
-def always(*_, **__):
-    return True
+def of_bad_group(_, record, __):
+    key = getattr(record, "key", None)
+    return key is not None and key.request_type == "bad"
 
 
 OF_TARGETS = {
     # On the page; the first are opened there.
-    "details": Fault("web.fleet.EngineView.resets", viewed),
-    "row": Fault("web.fleet.Events.of", lambda bad, _, engine: viewed(bad, engine)),
+    "details": Fault("web.fleet.EngineView.resets", lambda bad, engine: engine.target == bad),
+    "row": Fault("web.fleet.Events.of", lambda bad, _, engine: engine.target == bad),
     # In the monitors.
     "snapshot": Fault("monitor.engine_monitor.EngineMonitor.snapshot", owned),
     "sample": Fault("monitor.engine_monitor.EngineMonitor.observe", owned),
@@ -83,7 +84,7 @@ OF_TARGETS = {
     "lines": Fault("metrics.page._View.lines", lambda bad, view, *_: labelled(bad, view.labels)),
 }  # fmt: skip
 OF_PAGES = {
-    "headline": Fault("web.page.headline", always),
+    "headline": Fault("web.page.headline"),
     "section of targets": Fault("web.page.render", lambda _, template, **__: template == "targets.html"),
 }
 OF_EXPERIMENTS_AND_REQUESTS = {
@@ -91,15 +92,8 @@ OF_EXPERIMENTS_AND_REQUESTS = {
     "JSON of an experiment": Fault("views.fleet_view._experiment", lambda _, name, *__: name == "worse"),
     "lines": Fault("metrics.page._View.lines", lambda _, view, *__: "bad" in (view.labels.get("experiment"), view.labels.get("request_type"))),
     "model": Fault("requests.store.model_findings", lambda _, name, *__: name == "bad"),
-    "JSON of a group": Fault("views.document._Extended", lambda _, record, __: bad_member(record)),
+    "JSON of a group": Fault("views.document._Extended", of_bad_group),
 }  # fmt: skip
-
-
-def bad_member(record):
-    key = getattr(record, "key", None)
-    return key is not None and key.request_type == "bad"
-
-
 SENT = [
     {**RECORD, "model": model, "request_type": kind}
     for model, kind in (
@@ -112,19 +106,14 @@ SENT = [
 ]
 
 
+@dataclass
 class Running:
     """A running exporter with a good target and bad ones."""
 
-    def __init__(self, told, bad):
-        self.told, self.bad = told, bad
-        watches = list(told.service.fleet)
-        self.ids = {
-            watch.target.name: id_of(engine.labels) for watch in watches for engine in watch.engines.values()
-        }
-        for watch in watches:
-            for engine in watch.engines.values():
-                for part in (engine, engine.history, engine.learned):
-                    TARGET_OF[id(part)] = watch.target.name
+    told: Story
+    bad: list
+    ids: dict
+    """The id of the engine of each target."""
 
     def failures(self):
         """Return each report: its part and its item."""
@@ -143,46 +132,43 @@ class Running:
         for path in ("/", "/fragment", f"/?{opened}", "/metrics"):
             shown[path] = await self.told.get(path)
             assert path == "/metrics" or HOSTILE[:10] not in shown[path]
-        self.check(shown)
-        return shown
-
-    def check(self, shown):
         api = {name: shown[f"/api/v1/{name}"] for name in ("events", "snapshot", "targets", "requests")}
         assert GOOD in {event["target"] for event in api["events"]["events"]}
-        assert self.ids[GOOD] in {engine["id"] for engine in api["snapshot"]["engines"]}
+        assert ids[GOOD] in {engine["id"] for engine in api["snapshot"]["engines"]}
         assert GOOD in {target["target"] for target in api["targets"]["targets"]}
         assert "chat" in {group["request_type"] for group in api["requests"]["groups"]}
         assert "good" in {model["model_name"] for model in api["requests"]["models"]}
         for path in ("/", "/fragment"):
-            assert f'id="e-{self.ids[GOOD]}"' in shown[path]
+            assert f'id="e-{ids[GOOD]}"' in shown[path]
             assert ">chat<" in shown[path]
         metrics = shown["/metrics"]
         lines = [line for line in metrics.splitlines() if line.startswith("spec_decode_drafts_total{")]
         assert any('target="good"' in line for line in lines)
         assert 'spec_decode_request_saved_tokens_total{model_name="good",request_type="chat"' in metrics
+        return shown
 
 
-@pytest.fixture
-async def running(tmp_path, clock, network, exporter):
-    """Return a function that runs an exporter with some bad targets and experiments."""
-    async with AsyncExitStack() as stack:
-
-        async def running(bad, experiments=()):
-            targets = "targets:\n"
-            for name, host in ((GOOD, "good"), *((name, f"bad-{number}") for number, name in enumerate(bad))):
-                network.servers[f"{host}:8000"] = Server(clock, LIGHT, running=60)
-                quoted = json.dumps(name.replace("$", "$$"))
-                targets += f"  - {{url: 'http://{host}:8000/metrics', name: {quoted}}}\n"
-            arms = "arms: {a: {match: {name: good}}, b: {match: {name: other}}}"
-            comparisons = "".join(f"  - {{name: {name}, baseline: a, {arms}}}\n" for name in experiments)
-            state = f"state: {{file: {tmp_path}/state.json, interval: 10s}}\n"
-            config = targets + CONFIG + state + ("experiments:\n" + comparisons if experiments else "")
-            told = await stack.enter_async_context(exporter(config))
-            await clock.advance(35.0)
-            return Running(told, bad)
-
-        yield running
-    TARGET_OF.clear()
+@asynccontextmanager
+async def running(tmp_path, clock, network, bad, experiments):
+    """Run an exporter with a good target, some bad ones, and experiments."""
+    targets = "targets:\n"
+    for name, host in ((GOOD, "good"), *((name, f"bad-{number}") for number, name in enumerate(bad))):
+        network.servers[f"{host}:8000"] = Server(clock, LIGHT, running=60)
+        quoted = json.dumps(name.replace("$", "$$"))
+        targets += f"  - {{url: 'http://{host}:8000/metrics', name: {quoted}}}\n"
+    arms = "arms: {a: {match: {name: good}}, b: {match: {name: other}}}"
+    comparisons = "".join(f"  - {{name: {name}, baseline: a, {arms}}}\n" for name in experiments)
+    state = f"state: {{file: {tmp_path}/state.json, interval: 10s}}\n"
+    async with exporter(tmp_path, clock, f"{targets}{CONFIG}{state}experiments:\n{comparisons}") as told:
+        await clock.advance(35.0)
+        ids = {}
+        TARGET_OF.clear()
+        for watch in told.service.fleet:
+            for engine in watch.engines.values():
+                ids[watch.target.name] = id_of(engine.labels)
+                for part in (engine, engine.history, engine.learned):
+                    TARGET_OF[id(part)] = watch.target.name
+        yield Running(told, bad, ids)
 
 
 @pytest.mark.parametrize(
@@ -195,25 +181,25 @@ async def running(tmp_path, clock, network, exporter):
     ids=["of targets", "of pages", "of experiments and requests"],
 )
 async def test_what_fails_is_omitted_and_logged_once_until_it_works(
-    running, clock, faults, has_targets, experiments
+    tmp_path, clock, network, faults, has_targets, experiments
 ):
     bad = [HOSTILE.format(number) for number in range(len(faults) if has_targets else 1)]
-    run = await running(bad, experiments)
-    await run.look()
-    assert not run.failures()
-    with ExitStack() as stack:
-        for number, fault in enumerate(faults.values()):
-            fault.start(stack, bad[number if has_targets else 0])
-        for _ in range(2):
-            await clock.advance(12.0)
-            await run.look()
-    found = run.failures()
-    assert [name for name, fault in faults.items() if not fault.hits] == []
-    assert len(set(found)) == len(found) > 0
-    if has_targets:
-        assert {target for _, target, *_ in found} - {None} == set(bad)
-    await clock.advance(12.0)
-    after = await run.look()
-    assert run.failures() == found
+    async with running(tmp_path, clock, network, bad, experiments) as run:
+        await run.look()
+        assert not run.failures()
+        with ExitStack() as stack:
+            for number, fault in enumerate(faults.values()):
+                fault.start(stack, bad[number if has_targets else 0])
+            for _ in range(2):
+                await clock.advance(12.0)
+                await run.look()
+        found = run.failures()
+        assert [name for name, fault in faults.items() if not fault.hits] == []
+        assert len(set(found)) == len(found) > 0
+        if has_targets:
+            assert {target for _, target, *_ in found} - {None} == set(bad)
+        await clock.advance(12.0)
+        after = await run.look()
+        assert run.failures() == found
     assert "Cannot be shown" not in after["/"]
     assert set(map(run.ids.get, bad)) <= {engine["id"] for engine in after["/api/v1/snapshot"]["engines"]}

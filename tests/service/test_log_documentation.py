@@ -12,6 +12,7 @@ import structlog
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.monitor.events import EVENTS
 from tests.paths import CHECKOUT
+from tests.service.conftest import story
 
 DOCUMENT = CHECKOUT / "docs" / "reference" / "log.md"
 SCENARIO = CHECKOUT / "exporter" / "spec_decode_exporter" / "simulator" / "scenarios" / "drop.yml"
@@ -30,18 +31,6 @@ def block(language):
     ]
 
 
-async def run(story):
-    """Return the log of five minutes with a drop, each entry with its time: the events shown, and the last summary."""
-    times = []
-    async with story(SCENARIO.read_text(encoding="utf-8"), config=CONFIG) as told:
-        for _ in range(330):
-            await told.clock.advance(1.0)
-            times += [told.clock.wall()] * (len(told.logs) - len(times))
-        entries = list(zip(told.logs, times, strict=True))
-    last = [entry for entry in entries if entry[0]["event"] == "engine_summary"][-1]
-    return [entry for entry in entries if entry[0]["event"] in SHOWN or entry is last], last[0]
-
-
 def written(entry, wall, capsys):
     """One entry as the log writes it, with the time of the clock that was moved by hand."""
     configure_log("info", "logfmt")
@@ -54,8 +43,18 @@ def written(entry, wall, capsys):
     return re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", stamp, capsys.readouterr().err, count=1).strip()
 
 
-async def test_samples_fields_and_queries_of_the_document_are_those_of_the_log(story, capsys):
-    shown, summary = await run(story)
+async def test_samples_fields_and_queries_of_the_document_are_those_of_the_log(
+    tmp_path, clock, network, capsys
+):
+    """The samples are of five minutes with a drop: the events shown, and the last summary."""
+    scenario, times = SCENARIO.read_text(encoding="utf-8"), []
+    async with story(tmp_path, clock, network, scenario, config=CONFIG) as told:
+        for _ in range(330):
+            await clock.advance(1.0)
+            times += [clock.wall()] * (len(told.logs) - len(times))
+    entries = list(zip(told.logs, times, strict=True))
+    last = [entry for entry in entries if entry[0]["event"] == "engine_summary"][-1]
+    shown, summary = [entry for entry in entries if entry[0]["event"] in SHOWN or entry is last], last[0]
     assert [entry["event"] for entry, _ in shown].count("acceptance_dropped") == 1
     sample = "\n".join(written(*entry, capsys) for entry in shown)
     if os.environ.get("UPDATE_GOLDEN"):

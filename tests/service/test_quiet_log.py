@@ -2,12 +2,16 @@
 
 from collections import Counter
 
+from tests.service.conftest import story
+
 STEADY = "acceptance: {mean: 0.88}\nload: {concurrency: 16}"
 SETTLED = 400.0  # seconds after which all that is logged once about a server is logged
 
 
-async def test_a_healthy_server_logs_nothing_but_summaries_which_a_reload_begins_and_ends(story):
-    async with story(STEADY) as told:
+async def test_a_healthy_server_logs_nothing_but_summaries_which_a_reload_begins_and_ends(
+    tmp_path, clock, network
+):
+    async with story(tmp_path, clock, network, STEADY) as told:
         await told.clock.advance(SETTLED + 0.5)
         (watch,) = told.service.fleet
         del told.logs[:]

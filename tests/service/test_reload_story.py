@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spec_decode_exporter.metrics.table import METRICS
+from tests.service.conftest import story
 
 SCENARIO = "load: {concurrency: 12}\nspeculation: {tokens: 4}"
 BEFORE, AFTER = 45.0, 25.0  # seconds until the reload, and from it to the comparison
@@ -49,28 +50,21 @@ CHANGES = {
 }  # fmt: skip
 
 
-def series(page):
-    """Return the values of a page by name and labels, besides those of the process and its configuration."""
+async def series(tmp_path, clock, network, change=None):
+    """Return the values of a run by name and labels, besides those of the process and its configuration."""
+    clock.now = 1_000.0  # the phase of a poll depends on it
+    async with story(tmp_path, clock, network, SCENARIO, config=PLAIN) as told:
+        await clock.advance(BEFORE)
+        if change is not None:
+            await told.reload(TARGET % change.target + change.base + change.more + "\n")
+        await clock.advance(AFTER)
+        page = await told.get("metrics")
     return {
         (sample.name, frozenset(sample.labels.items() - {("zone", "z")})): sample.value
         for family in text_string_to_metric_families(page)
         for sample in family.samples
         if not OWN.match(sample.name)
     }
-
-
-@pytest.fixture
-def played(story, clock):
-    async def played(change=None):
-        clock.now = 1_000.0  # the phase of a poll depends on it
-        async with story(SCENARIO, config=PLAIN) as told:
-            await told.clock.advance(BEFORE)
-            if change is not None:
-                await told.reload(TARGET % change.target + change.base + change.more + "\n")
-            await told.clock.advance(AFTER)
-            return series(await told.get("metrics"))
-
-    return played
 
 
 def concerned(change, name, labels):
@@ -81,11 +75,11 @@ def concerned(change, name, labels):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_series_that_a_reload_is_not_about_stay_equal(played, name):
+async def test_series_that_a_reload_is_not_about_stay_equal(tmp_path, clock, network, name):
     if not UNCHANGED:
-        UNCHANGED.update(await played())
+        UNCHANGED.update(await series(tmp_path, clock, network))
     expected, change = UNCHANGED, CHANGES[name]
-    found = await played(change)
+    found = await series(tmp_path, clock, network, change)
     differ = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]
     if name == "profile":
         differ = [key for key in differ if key in found]

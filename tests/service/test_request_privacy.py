@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.service.conftest import exporter
 from tests.unit.requests.test_record import RECORD, SPECULATION, changed
 
 SECRET = "grandmothers-pancakes"
@@ -48,14 +49,14 @@ BODIES = [
 
 
 @pytest.fixture
-async def told(tmp_path, exporter):
+async def told(tmp_path, clock):
     salt = tmp_path / "salt"
     salt.write_text("0123456789abcdef")
     config = (
         f"discovery: {{files: [{tmp_path}/none.yml]}}\nstate: {{file: {tmp_path}/state.json}}\n"
         f"requests: {{ingest: true, users: {{salt_file: {salt}}}}}\n"
     )
-    async with exporter(config) as told:
+    async with exporter(tmp_path, clock, config) as told:
         yield told
 
 

@@ -2,37 +2,35 @@
 
 import pytest
 
+from tests.service.conftest import story
+
 CONFIG = "windows: [30s, 2m]\n"
 FILE = f"targets: [{{url: 'http://vllm:8000/metrics', name: one}}]\n{CONFIG}"
-DOWN = 3.0
-
-
-def scenario(before, after, restart_at):
-    return f"""
+DOWN = 3.0  # as in the scenario
+SCENARIO = """
 dev_mode: true
-load: {{concurrency: 24}}
-speculation: {{tokens: {before}}}
+load: {concurrency: 24}
+speculation: {tokens: %d}
 phases:
-  - {{at: {restart_at:.0f}s, restart: {{down: {DOWN:.0f}s, tokens: {after}}}}}
+  - {at: %ds, restart: {down: 3s, tokens: %d}}
 """
-
-
-async def engine_of(told):
-    (engine,) = (await told.json("api/v1/snapshot"))["engines"]
-    return engine
 
 
 # Server info is requested at most once a minute: soon after the start, its last answer is of the old process.
 @pytest.mark.parametrize(("before", "after", "restart_at"), [(5, 3, 30.0), (3, 5, 90.0), (4, 4, 30.0)])
-async def test_windows_begin_once_with_the_new_process_and_its_k(story, before, after, restart_at):
-    async with story(scenario(before, after, restart_at), config=CONFIG) as told:
+async def test_windows_begin_once_with_the_new_process_and_its_k(
+    tmp_path, clock, network, before, after, restart_at
+):
+    scenario = SCENARIO % (before, restart_at, after)
+    async with story(tmp_path, clock, network, scenario, config=CONFIG) as told:
         await told.clock.advance(restart_at - 5.0)
-        assert (await engine_of(told))["configured_tokens"] == before
+        (engine,) = (await told.json("api/v1/snapshot"))["engines"]
+        assert engine["configured_tokens"] == before
         seconds = -5.0 - DOWN - 1.0  # since the first poll of the new process
         for passed in (18.0, 2.0, 58.0):
             await told.clock.advance(passed)
             seconds += passed
-            engine = await engine_of(told)
+            (engine,) = (await told.json("api/v1/snapshot"))["engines"]
             window = engine["windows"][-1]
             assert (engine["configured_tokens"], len(window["position_acceptance_ratio"])) == (after, after)
             if before != after:

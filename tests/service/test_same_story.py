@@ -8,6 +8,7 @@ import re
 from prometheus_client.parser import text_string_to_metric_families
 
 from spec_decode_exporter.monitor.events import EVENTS, event_text
+from tests.service.conftest import story
 from tests.unit.views.test_templating import Reading
 
 SCENARIO = """
@@ -68,9 +69,9 @@ class Told:
         ]
 
 
-async def test_log_metrics_api_and_page_tell_the_same_story(story):
+async def test_log_metrics_api_and_page_tell_the_same_story(tmp_path, clock, network):
     """One test, since one run is long enough; each part says what it compares."""
-    async with story(SCENARIO, config=CONFIG) as running:
+    async with story(tmp_path, clock, network, SCENARIO, config=CONFIG) as running:
         # The last summary is of this very moment: no poll comes between it and what is asked for now.
         await running.clock.advance(SECONDS)
         logs = list(running.logs)

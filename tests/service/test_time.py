@@ -6,14 +6,16 @@ import gc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.service.conftest import story
+
 LIGHT = "load: {rate: 2}"
 HOUR = 3600.0
 NEITHER = ("engine_reset", "target_failing", "acceptance_dropped", "poll_crashed", "task_died")
 """What the log must say nothing of: to the servers, nothing happened."""
 
 
-async def page(story):
-    families = text_string_to_metric_families(await story.get("metrics"))
+async def page(told):
+    families = text_string_to_metric_families(await told.get("metrics"))
     return {
         (sample.name, sample.labels.get("window", "")): sample.value
         for family in families
@@ -22,10 +24,10 @@ async def page(story):
     }
 
 
-async def test_a_changed_wall_clock_affects_only_reported_times(story):
+async def test_a_changed_wall_clock_affects_only_reported_times(tmp_path, clock, network):
     pages, jumps = [], (HOUR, -30 * 24 * HOUR, 0.7, 60 * 24 * HOUR, -2 * HOUR, -1.4)
     for by in (dict.fromkeys(jumps, 0.0), dict(zip(jumps, jumps, strict=True))):
-        async with story(LIGHT) as told:
+        async with story(tmp_path, clock, network, LIGHT) as told:
             await told.clock.advance(60.0)
             for jump in jumps:
                 told.clock.offset += by[jump]
@@ -39,8 +41,8 @@ async def test_a_changed_wall_clock_affects_only_reported_times(story):
     assert pages[0] == pages[1]
 
 
-async def test_a_machine_that_was_asleep_shows_a_gap_and_asks_once(story, network):
-    async with story(LIGHT) as told:
+async def test_a_machine_that_was_asleep_shows_a_gap_and_asks_once(tmp_path, clock, network):
+    async with story(tmp_path, clock, network, LIGHT) as told:
         await told.clock.advance(60.0)
         before = await page(told)
         told.clock.now += 600.0  # no timer runs while a machine is suspended
@@ -57,27 +59,19 @@ async def test_a_machine_that_was_asleep_shows_a_gap_and_asks_once(story, networ
         assert after.get(("spec_decode_drafts_per_second", window), 0.0) < 3 * usual
 
 
-async def test_reloads_leave_nothing_behind(story, clock):
-    async with story(LIGHT) as told:
-        texts = [
-            told.file.read_text().replace("name: one", f"name: one, labels: {{release: r{n}}}")
-            for n in (0, 1)
-        ]
-
-        def held():
-            gc.collect()
-            return len(asyncio.all_tasks()), len(gc.get_objects())
-
-        async def reloads(times):
+async def test_reloads_leave_nothing_behind(tmp_path, clock, network):
+    async with story(tmp_path, clock, network, LIGHT) as told:
+        plain, tasks, objects = told.file.read_text(), [], []
+        await clock.advance(300.0)  # windows that fill up hold more objects
+        for times in (20, 60):
             for number in range(times):
-                await told.reload(texts[number % 2])
+                labels = f"labels: {{release: r{number % 2}}}"
+                await told.reload(plain.replace("name: one", f"name: one, {labels}"))
                 told.logs.clear()
             await clock.advance(10.0)
-
-        await clock.advance(300.0)  # windows that fill up hold more objects
-        await reloads(20)
-        tasks, objects = held()
-        await reloads(60)
-        assert held()[0] == tasks
-        assert held()[1] < objects + 54
+            gc.collect()
+            tasks.append(len(asyncio.all_tasks()))
+            objects.append(len(gc.get_objects()))
+        assert tasks[1] == tasks[0]
+        assert objects[1] < objects[0] + 54
         assert [watch.status().record.up for watch in told.service.fleet] == [True]
