@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Generator, MutableMapping
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
+from unittest.mock import Mock
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -15,66 +20,57 @@ from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.errors import PageError, PollError, StatusError
-from spec_decode_exporter.scrape.poll_record import PollRecord
+from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poller import LARGE_PAGE, PERMITS, TARGET_SHARE, PollBudget, Poller
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
+from tests.conftest import FakeClock
 from tests.paths import DATA
 
 PAGES = DATA / "pages"
 ROUTERS = PAGES / "routers"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
 URL = "http://vllm:8000/metrics"
+NOT_FOUND = StatusError(404)
 
 
-def drafts(count: int) -> bytes:
-    """Return the recorded page with another number of drafts."""
-    line = b'drafts_total{engine="0",model_name="tiny-llama"} '
-    return NGRAM.replace(line + b"41.0", line + b"%d.0" % count)
-
-
-def select(page: bytes, url: str) -> bytes:
-    """Return vLLM's response to a URL with names."""
-    names = {value.encode() for name, value in parse_qsl(urlsplit(url).query) if name == "name[]"}
-    return b"".join(
-        line for line in page.splitlines(keepends=True) if line.split(b"{")[0].split(b" ")[0] in names
-    )
-
-
+@dataclass
 class Server:
-    """Client of a simulated vLLM. The test can change its responses; it records the requests."""
+    """A simulated vLLM: the client of its pollers, which records their requests, and the receiver of its pages."""
 
-    def __init__(self, page: bytes = NGRAM) -> None:
-        self.page = page
-        self.filtered = select
-        self.version: bytes | Exception = b'{"version":"0.32.0"}'
-        self.info: bytes | Exception = StatusError(404)
-        self.failure: Exception | None = None
-        self.seconds = 0.001
-        self.asked: list[str] = []
-        self.limits: dict[str, int | None] = {}
-        self.spent = 0.0
-        self.delay = None
+    clock: FakeClock
+    page: bytes = NGRAM
+    filtered: bytes | Exception | None = None  # in the place of the selected lines
+    version: bytes | Exception = b'{"version":"0.32.0"}'
+    info: bytes | Exception = NOT_FOUND
+    failure: Exception | None = None
+    seconds: float = 0.001
+    cost: float = 0.0  # processor seconds that a request takes
+    spent: float = 0.0
+    asked: list[str] = field(default_factory=list)
+    limits: dict[str, int | None] = field(default_factory=dict)
+    received: list[Polled] = field(default_factory=list)
+    restarted: Mock = field(default_factory=lambda: Mock(return_value=False))  # asked after each page
 
     async def get(self, url: str, *, max_body: int | None = None) -> HttpResponse:
         self.asked.append(url)
         self.limits[url] = max_body
-        if self.delay:
-            await self.delay()
-        body = self._body(url)
+        self.spent += self.cost
+        body = self.page
+        if self.failure:
+            body = self.failure
+        elif url.endswith("/version"):
+            body = self.version
+        elif "/server_info?" in url:
+            body = self.info
+        elif names := {value.encode() for name, value in parse_qsl(urlsplit(url).query) if name == "name[]"}:
+            lines = self.page.splitlines(keepends=True)
+            selected = b"".join(line for line in lines if re.split(rb"[{ ]", line)[0] in names)
+            body = selected if self.filtered is None else self.filtered
         if isinstance(body, Exception):
             raise body
         if max_body is not None and len(body) > max_body:
             raise PollError("too_large", "the body is too large")
         return HttpResponse(body, "text/plain", self.seconds)
-
-    def _body(self, url: str):
-        if self.failure:
-            return self.failure
-        if url.endswith("/version"):
-            return self.version
-        if "/server_info?" in url:
-            return self.info
-        return self.filtered(self.page, url) if "name[]" in url else self.page
 
     def kinds(self) -> list[str]:
         """Return the requests since the last call: whole, few, many (with buckets), version or info."""
@@ -87,68 +83,43 @@ class Server:
             for url in asked
         ]  # fmt: skip
 
+    def receive(self, polled: Polled) -> Generator[None, None, bool]:
+        self.received.append(polled)
+        yield
+        return self.restarted()
 
-@pytest.fixture
-def server():
-    return Server()
-
-
-@pytest.fixture
-def received():
-    return []
-
-
-@pytest.fixture
-def make(server, clock, received):
-    """Make a poller of the server. The test can make its receiver report a restart or crash."""
-
-    def make(*, receive=None, record=None, shortest_window=30.0, phase=0.0, budget=None, **poll) -> Poller:
-
-        def take(polled):
-            received.append(polled)
-            yield
-            return bool(receive(polled)) if receive else False
-
+    def poller(
+        self, *, record=None, shortest_window=30.0, budget=None, attempted=lambda: None, **poll
+    ) -> Poller:
+        """Make a poller of the server; ``poll`` has its settings."""
+        clock = self.clock
         return Poller(
             "vllm",
             URL,
-            client=server,
+            client=self,
             poll=Poll.model_validate(poll),
             shortest_window=shortest_window,
-            histogram_phase=phase,
+            histogram_phase=0.0,
             budget=budget or PollBudget(),
             clock=clock,
-            receive=take,
+            receive=self.receive,
             emit=lambda event: EventLog("1", clock.monotonic).record(event, clock.wall(), {"target": "vllm"}),
-            attempted=lambda: None,
+            attempted=attempted,
             record=record or PollRecord(),
         )
 
-    return make
-
-
-@pytest.fixture
-def polls(clock):
-    async def polls(poller: Poller, number: int, apart: float = 1):
+    async def polls(self, poller: Poller, number: int) -> list[MutableMapping[str, Any]]:
+        """Poll each second; return the log."""
         with capture_logs() as logs:
             for _ in range(number):
                 await poller.poll()
-                await clock.advance(apart)
+                await self.clock.advance(1)
         return logs
-
-    return polls
 
 
 @pytest.fixture
-async def running():
-    tasks = []
-
-    def run(poller):
-        tasks.append(asyncio.create_task(poller.run()))
-        return tasks[-1]
-
-    yield run
-    await cancel(tasks)
+def server(clock):
+    return Server(clock)
 
 
 # Which page.
@@ -159,7 +130,7 @@ NO_FILTERED_PAGE = {
     "empty": b"",
     "partial": b'vllm:spec_decode_num_drafts_total{engine="0",model_name="tiny-llama"} 41.0\n',
     "the engine of another model": b'vllm:spec_decode_num_drafts_total{engine="0",model_name="other"} 1.0\n',
-    "not found": StatusError(404),
+    "not found": NOT_FOUND,
     "redirected": StatusError(307, "login.example"),
     "html": b"<html>no</html>\n",
     "too large": PollError("too_large", "the body has more bytes"),
@@ -168,43 +139,41 @@ NO_FILTERED_PAGE = {
 
 
 @pytest.mark.parametrize("answer", NO_FILTERED_PAGE.values(), ids=NO_FILTERED_PAGE)
-async def test_without_a_filtered_page_the_same_poll_requests_the_whole_one(
-    make, server, received, polls, answer
-):
-    server.filtered = lambda page, url: answer
-    poller, logs = make(), []
+async def test_without_a_filtered_page_the_same_poll_requests_the_whole_one(server, answer):
+    server.filtered, drafts = answer, b'drafts_total{engine="0",model_name="tiny-llama"} '
+    poller, logs = server.poller(), []
     for count in range(41, 56):
-        server.page = drafts(count)
-        logs += await polls(poller, 1)
+        server.page = NGRAM.replace(drafts + b"41.0", drafts + b"%d.0" % count)
+        logs += await server.polls(poller, 1)
     # A page that is too large without a permit is asked for again with one.
     times = 2 if answer is NO_FILTERED_PAGE["too large"] else 1
     assert server.kinds() == [
         *FIRST, *["few"] * times, *["whole"] * 9, *["many"] * times, *["whole"] * 5
     ]  # fmt: skip
-    seen = [polled.reading.samples["tiny-llama", "0"][Counter.DRAFTS] for polled in received]
+    seen = [polled.reading.samples["tiny-llama", "0"][Counter.DRAFTS] for polled in server.received]
     assert seen == list(range(41, 56))
     assert (poller.record.failures, poller.record.page) == ({}, "whole")
     assert [log["histograms"] for log in logs if log["event"] == "filtered_page_not_used"] == [False, True]
 
 
 async def test_a_series_that_vanished_from_the_whole_page_too_does_not_make_the_filtered_one_incomplete(
-    make, server, polls
+    server,
 ):
-    poller = make()
-    await polls(poller, 2)
+    poller = server.poller()
+    await server.polls(poller, 2)
     server.page = b"".join(line for line in NGRAM.splitlines(keepends=True) if b'position="3"' not in line)
-    await polls(poller, 3)
+    await server.polls(poller, 3)
     assert server.kinds() == [*FIRST, "few", "few", "whole", "few", "few"]
 
 
 @pytest.mark.parametrize("reason", ["refused", "timeout", "tls", "dns"])
-async def test_a_server_that_closes_filtered_requests_soon_gets_none(make, server, received, polls, reason):
-    server.filtered = lambda page, url: PollError(reason, "no")
-    poller = make()
-    await polls(poller, 8)
+async def test_a_server_that_closes_filtered_requests_soon_gets_none(server, reason):
+    server.filtered = PollError(reason, "no")
+    poller = server.poller()
+    await server.polls(poller, 8)
     assert server.kinds() == [*FIRST, "few", "whole", "few", *["whole"] * 4]
     assert poller.record.failures == {reason: 2}
-    assert len(received) == 6
+    assert len(server.received) == 6
 
 
 # Failures.
@@ -214,22 +183,20 @@ async def test_a_server_that_closes_filtered_requests_soon_gets_none(make, serve
     ("failure", "reason"),
     [(PollError("refused", "refused"), "refused"), (StatusError(503), "status"), (PageError("html"), "malformed")],
 )  # fmt: skip
-async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end(
-    make, server, received, polls, failure, reason
-):
-    poller = make()
+async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end(server, failure, reason):
+    poller = server.poller()
     server.failure = failure
     target = {"event_id": "1-1", "target": "vllm"}
-    assert await polls(poller, 5) == [
+    assert await server.polls(poller, 5) == [
         {"event": "target_failing", "log_level": "warning", **target, "reason": reason, "error": str(failure)}
     ]
     assert poller.record.failures == {reason: 5}
     assert (poller.record.up, poller.record.error, poller.record.polls) == (False, reason, 5)
     server.failure = None
-    assert await polls(poller, 5) == [
+    assert await server.polls(poller, 5) == [
         {"event": "target_recovered", "log_level": "info", **target, "failed_polls": 5}
     ]
-    assert (poller.record.up, poller.record.error, len(received)) == (True, "", 5)
+    assert (poller.record.up, poller.record.error, len(server.received)) == (True, "", 5)
 
 
 @pytest.mark.parametrize(
@@ -250,33 +217,29 @@ async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end
     ],
 )  # fmt: skip
 async def test_a_page_without_a_known_engine_is_one_warning_with_its_case_and_no_failure(
-    make, server, polls, page, remedy
+    server, page, remedy
 ):
     known, server.page = server.page, page
-    poller = make()
-    logs = await polls(poller, 3)
+    poller = server.poller()
+    logs = await server.polls(poller, 3)
     assert [(log["event"], log["remedy"]) for log in logs] == [("no_engine_on_page", remedy)]
     assert (poller.record.up, poller.record.remedy) == (True, remedy)
     assert server.kinds() == ["whole", "whole", "whole"]
     server.page = known
-    await polls(poller, 1)
+    await server.polls(poller, 1)
     assert poller.record.remedy == ""
 
 
 @pytest.mark.parametrize("crashing", ["client", "receiver"])
-async def test_a_crash_is_logged_once_and_polling_goes_on(make, server, polls, crashing):
-    defect = ZeroDivisionError("a defect")
-    crashes = [True, True, False]
-
-    def receive(polled):
-        if crashes.pop(0):
-            raise defect
-
-    poller = make(receive=receive if crashing == "receiver" else None)
-    server.failure = defect if crashing == "client" else None
-    logs = await polls(poller, 2)
+async def test_a_crash_is_logged_once_and_polling_goes_on(server, crashing):
+    poller, defect = server.poller(), ZeroDivisionError("a defect")
+    if crashing == "client":
+        server.failure = defect
+    else:
+        server.restarted.side_effect = [defect, defect, False]
+    logs = await server.polls(poller, 2)
     server.failure = None
-    logs += await polls(poller, 1)
+    logs += await server.polls(poller, 1)
     assert [(log["event"], log["log_level"]) for log in logs] == [
         ("poll_crashed", "error"),
         ("target_failing", "warning"),
@@ -289,28 +252,22 @@ async def test_a_crash_is_logged_once_and_polling_goes_on(make, server, polls, c
 # When.
 
 
-async def test_histograms_are_read_once_an_interval_also_over_a_reload_and_again_after_a_restart(
-    make, received, polls
-):
+async def test_histograms_are_read_once_an_interval_also_over_a_reload_and_again_after_a_restart(server):
     record = PollRecord()
+    server.restarted.side_effect = [page in {12, 25} for page in range(1, 29)]
     for number in (8, 20):
-        await polls(make(record=record, receive=lambda polled: len(received) in {12, 25}), number)
-    seen = [next(iter(polled.reading.samples.values())).latencies is not None for polled in received]
+        await server.polls(server.poller(record=record), number)
+    seen = [next(iter(polled.reading.samples.values())).latencies is not None for polled in server.received]
     assert [number for number, is_read in enumerate(seen) if is_read] == [0, 10, 12, 22, 25]
 
 
 @pytest.mark.parametrize(("reason", "most"), [("refused", 5), ("timeout", 30), ("status", 30)])
 async def test_a_failing_target_is_polled_with_exponential_back_off_that_a_success_ends(
-    make, server, clock, running, reason, most
+    server, clock, reason, most
 ):
-    polled_at = []
-
-    async def note():
-        polled_at.append(clock.monotonic())
-
-    server.delay, server.failure = note, PollError(reason, "no")
-    poller = make(filter="off")
-    running(poller)
+    polled_at, server.failure = [], PollError(reason, "no")
+    poller = server.poller(filter="off", attempted=lambda: polled_at.append(clock.monotonic()))
+    running = asyncio.create_task(poller.run())
     await clock.advance(200)
     assert (poller.record.pace, poller.record.interval) == (most, 1)
     gaps = [after - before for before, after in pairwise(polled_at)]
@@ -321,6 +278,7 @@ async def test_a_failing_target_is_polled_with_exponential_back_off_that_a_succe
     await clock.advance(10)
     assert server.kinds() == ["whole"] * 10
     assert poller.record.pace == 1
+    await cancel([running])
 
 
 # What the server is.
@@ -334,15 +292,13 @@ SERVED = b'{"vllm_config":{"speculative_config":{"method":"eagle3","model":"d","
     [(SERVED, ServedSpeculation("eagle3", 3, "d")), (PollError("timeout", "late"), None)],
     ids=["answered", "late again"],
 )
-async def test_after_a_timeout_details_are_requested_once_more_a_minute_later(
-    make, server, polls, second, speculation
-):
+async def test_after_a_timeout_details_are_requested_once_more_a_minute_later(server, second, speculation):
     server.info = PollError("timeout", "late")
-    poller = make(histogram_interval="1000s")
-    await polls(poller, 60)
+    poller = server.poller(histogram_interval="1000s")
+    await server.polls(poller, 60)
     assert server.kinds().count("info") == 1
     server.info = second
-    await polls(poller, 130)
+    await server.polls(poller, 130)
     assert (poller.record.speculation, poller.record.up) == (speculation, True)
     assert server.kinds().count("info") == 1
 
@@ -355,16 +311,16 @@ async def test_after_a_timeout_details_are_requested_once_more_a_minute_later(
             b'{"speculative_algorithm":"EAGLE3","speculative_num_steps":4}',
             ServedSpeculation("eagle3", 4),
         ),
-        ("tensorrt_llm.prom", StatusError(404), ServedSpeculation("eagle3", 3, "/models/eagle3")),
+        ("tensorrt_llm.prom", NOT_FOUND, ServedSpeculation("eagle3", 3, "/models/eagle3")),
         ("llamacpp.prom", SERVED, None),
     ],
 )
 async def test_other_engines_tell_their_settings_beside_the_metrics_or_among_them(
-    make, server, polls, page, info, speculation
+    server, page, info, speculation
 ):
     server.page, server.info = (PAGES / page).read_bytes(), info
-    poller = make()
-    await polls(poller, 3)
+    poller = server.poller()
+    await server.polls(poller, 3)
     assert (poller.record.speculation, poller.record.up) == (speculation, True)
     assert server.kinds().count("info") == (page == "sglang.prom")
 
@@ -372,17 +328,16 @@ async def test_other_engines_tell_their_settings_beside_the_metrics_or_among_the
 @pytest.mark.parametrize(
     ("page", "gauge"), [("sglang.prom", b"num_running"), ("tensorrt_llm.prom", b"num_requests_run")]
 )
-async def test_series_that_appear_when_the_first_request_ends_are_on_the_filtered_page(
-    make, server, received, polls, page, gauge
-):
+async def test_series_that_appear_when_the_first_request_ends_are_on_the_filtered_page(server, page, gauge):
     whole = (PAGES / page).read_bytes()
     server.page = b"".join(line for line in whole.splitlines(keepends=True) if gauge in line)
-    poller = make()
-    await polls(poller, 3)
-    assert (received[-1].reading.samples.popitem()[1][Counter.DRAFTS], server.kinds()[-1]) == (None, "few")
+    poller = server.poller()
+    await server.polls(poller, 3)
+    [idle] = server.received[-1].reading.samples.values()
+    assert (idle[Counter.DRAFTS], server.kinds()[-1]) == (None, "few")
     server.page = whole
-    await polls(poller, 3)
-    ended = received[-1].reading.samples.popitem()[1]
+    await server.polls(poller, 3)
+    [ended] = server.received[-1].reading.samples.values()
     assert ended[Counter.DRAFTS] > 0
     assert ended[Counter.FIRST_TOKENS] in {39, 60}
     assert server.kinds()[-1] == "few"
@@ -391,13 +346,10 @@ async def test_series_that_appear_when_the_first_request_ends_are_on_the_filtere
 # Pages that cost much.
 
 
-async def test_pages_that_fail_cost_too(make, server, polls):
-    async def take_in():
-        server.spent += 0.2
-
-    server.delay, server.page = take_in, b"vllm:num_requests_running 1 1 1 1\n"
-    poller = make()
-    await polls(poller, 10)
+async def test_pages_that_fail_cost_too(server):
+    server.cost, server.page = 0.2, b"vllm:num_requests_running 1 1 1 1\n"
+    poller = server.poller()
+    await server.polls(poller, 10)
     assert poller.record.error == "malformed"
     assert poller.record.cost == pytest.approx(0.2, rel=0.6)
 
@@ -405,25 +357,23 @@ async def test_pages_that_fail_cost_too(make, server, polls):
 LARGE = NGRAM + b"#" * LARGE_PAGE + b"\n"
 
 
-async def test_a_large_page_is_requested_again_with_a_permit_and_then_only_with_one(
-    make, server, polls, received
-):
+async def test_a_large_page_is_requested_again_with_a_permit_and_then_only_with_one(server):
     server.page = LARGE
-    poller = make(filter="off")
-    await polls(poller, 3)
+    poller = server.poller(filter="off")
+    await server.polls(poller, 3)
     # The first poll has histograms; without them the page is large in its own right.
     assert server.kinds() == ["whole", *FIRST, "whole", "whole", "whole"]
     assert server.limits[URL] is None
-    assert len(received) == poller.record.polls == 3
+    assert len(server.received) == poller.record.polls == 3
     server.page = NGRAM
-    await polls(poller, 2)
+    await server.polls(poller, 2)
     assert server.limits[URL] == LARGE_PAGE
-    assert len(received) == 5
+    assert len(server.received) == 5
 
 
-async def test_large_pages_beyond_the_permits_wait_and_the_wait_is_in_the_interval(make, server, clock):
+async def test_large_pages_beyond_the_permits_wait_and_the_wait_is_in_the_interval(server, clock):
     server.page, budget = LARGE, PollBudget()
-    poller = make(filter="off", budget=budget)
+    poller = server.poller(filter="off", budget=budget)
     for _ in range(PERMITS):
         await budget.permits.acquire()
     waiting = asyncio.create_task(poller.poll())
@@ -453,11 +403,11 @@ async def test_large_pages_beyond_the_permits_wait_and_the_wait_is_in_the_interv
     ],
 )  # fmt: skip
 async def test_the_interval_and_its_cause_are_those_of_what_takes_more_than_its_share(
-    make, server, polls, seconds, cost, interval, cause
+    server, seconds, cost, interval, cause
 ):
     server.seconds, record = seconds, PollRecord(cost=cost)
-    poller = make(filter="off", record=record, shortest_window=600.0)
-    logs = await polls(poller, 1)
+    poller = server.poller(filter="off", record=record, shortest_window=600.0)
+    logs = await server.polls(poller, 1)
     assert record.interval == interval
     assert [log["cause"] for log in logs if log["event"] == "target_polled_less_often"] == [cause] * (
         cause is not None
@@ -465,43 +415,38 @@ async def test_the_interval_and_its_cause_are_those_of_what_takes_more_than_its_
 
 
 @pytest.mark.parametrize(("window", "interval"), [(30.0, 5), (3.0, 1), (45.0, 7)])
-async def test_the_interval_is_at_most_a_sixth_of_the_shortest_window(make, server, polls, window, interval):
+async def test_the_interval_is_at_most_a_sixth_of_the_shortest_window(server, window, interval):
     server.seconds = 0.9
-    poller = make(shortest_window=window)
-    await polls(poller, 3)
+    poller = server.poller(shortest_window=window)
+    await server.polls(poller, 3)
     assert poller.record.interval == interval
 
 
-async def test_single_late_responses_do_not_count_and_lasting_ones_do(make, server, polls):
-    poller = make(shortest_window=3600.0)
+async def test_single_late_responses_do_not_count_and_lasting_ones_do(server):
+    poller = server.poller(shortest_window=3600.0)
     for number in range(200):
         server.seconds = 0.5 if number % 10 else 0.005
-        await polls(poller, 1)
+        await server.polls(poller, 1)
         assert poller.record.interval == 1
     server.seconds = 0.5
-    await polls(poller, 300)
+    await server.polls(poller, 300)
     assert poller.record.interval == 50
 
 
-async def test_a_longer_interval_is_logged_when_it_begins_and_again_after_ten_minutes_without(
-    make, server, polls
-):
-    poller, logs = make(), []
+async def test_a_longer_interval_is_logged_when_it_begins_and_again_after_ten_minutes_without(server):
+    poller, logs = server.poller(), []
     for seconds, number in [(0.9, 300), (0.001, 300), (0.9, 200), (0.001, 700), (0.9, 200)]:
         server.seconds = seconds
-        logs += [(log["event"], log["cause"], log["interval"]) for log in await polls(poller, number)]
+        logs += [(log["event"], log["cause"], log["interval"]) for log in await server.polls(poller, number)]
     assert len(logs) == 2
 
 
-async def test_a_poller_that_ends_leaves_its_part_of_the_budget_to_the_others(make, server, running, clock):
-    async def take_in():
-        server.spent += 5.0
-
-    server.delay, budget = take_in, PollBudget()
-    task = running(make(budget=budget))
+async def test_a_poller_that_ends_leaves_its_part_of_the_budget_to_the_others(server, clock):
+    server.cost, budget = 5.0, PollBudget()
+    running = asyncio.create_task(server.poller(budget=budget).run())
     await clock.advance(30)
     for other in range(10):
         budget.interval(other, 0.05, 1.0)
     assert budget.interval(0, 0.05, 1.0) == pytest.approx(1.1)
-    await cancel([task])
+    await cancel([running])
     assert budget.interval(0, 0.05, 1.0) == pytest.approx(1.0)
