@@ -25,13 +25,6 @@ def simulated(scenario, seconds, interval=15, **labels):
     return stored
 
 
-def without(stored, begin, end):
-    """Remove what was scraped between two moments."""
-    for samples in stored.series.values():
-        samples[:] = [pair for pair in samples if not START + begin < pair[0] < START + end]
-    return stored
-
-
 def history_of(stored, *, match="", begin=START - 60, end=None, **options):
     """Return the coroutine that reads all of a stored history."""
     query = HistoryQuery(begin, stored.now + 1 if end is None else end, match)

@@ -25,13 +25,9 @@ POD = {"instance": "10.0.0.1:8000", "job": "vllm", "pod": "vllm-0"}
 WHOLE = series(TOKENS, DRAFTS, RUNNING, **POD)
 
 
-def named(found):
-    return [target.name for target in targets_of(found)]
-
-
 def test_series_of_one_server_are_one_target_whatever_the_page_itself_labels():
     found = [*WHOLE, *series(DRAFTS, **POD, engine="1"), *series(DRAFTS, **POD, prometheus_replica="b")]
-    assert named(found) == ["10.0.0.1:8000 (vllm-0)"]
+    assert [target.name for target in targets_of(found)] == ["10.0.0.1:8000 (vllm-0)"]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +67,8 @@ def test_a_server_whose_labels_became_more_is_two_whose_selectors_share_nothing(
     ],
 )  # fmt: skip
 def test_a_name_has_the_labels_that_tell_servers_apart(labels, names):
-    assert named([each for its in labels for each in series(TOKENS, **its)]) == names
+    found = targets_of([each for its in labels for each in series(TOKENS, **its)])
+    assert [target.name for target in found] == names
 
 
 @pytest.mark.parametrize(

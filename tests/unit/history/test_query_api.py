@@ -3,6 +3,8 @@
 import json
 import re
 from math import isnan
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -14,27 +16,15 @@ from spec_decode_exporter.scrape.engines import ENGINES, MEANINGS, PLAIN_NAMES, 
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 
 
-class Answer:
-    """A client with one answer, or one error."""
-
-    def __init__(self, answer):
-        self._answer = answer
-
-    async def get(self, address, *, max_body=None):
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return HttpResponse(self._answer, "application/json", 0.0)
-
-    async def close(self):
-        """Close nothing."""
+def api(answer):
+    """Return the API of a server with one answer, or one error."""
+    error = answer if isinstance(answer, Exception) else None
+    get = AsyncMock(side_effect=error, return_value=HttpResponse(answer, "application/json", 0.0))
+    return QueryApi("http://prometheus:9090/prefix/", SimpleNamespace(get=get))
 
 
-def api(answer, **options):
-    return QueryApi("http://prometheus:9090/prefix/", Answer(answer), **options)
-
-
-def data(value, **options):
-    return api(json.dumps({"status": "success", "data": value}).encode(), **options)
+def data(value):
+    return api(json.dumps({"status": "success", "data": value}).encode())
 
 
 @pytest.mark.parametrize(
@@ -66,16 +56,11 @@ def matrix(*series):
     return {"resultType": "matrix", "result": [{"metric": {}, "values": list(each)} for each in series]}
 
 
-def asked(answered, kind):
-    """Ask for samples, series or names."""
-    arguments = {
-        "samples": (Selector("x"), 60.0, 60),
-        "series": (Selector("x"), 0.0, 1.0),
-        "metric_names": (0.0, 1.0),
-    }
-    return getattr(answered, kind)(*arguments[kind])
-
-
+ASKED = {
+    "samples": (Selector("x"), 60.0, 60),
+    "series": (Selector("x"), 0.0, 1.0),
+    "metric_names": (0.0, 1.0),
+}
 MATRIX = "matrix of samples has another format"
 OF_NO_DATE = [-1, 253_402_300_800, 1e300, "1", None, True]
 
@@ -97,7 +82,7 @@ OF_NO_DATE = [-1, 253_402_300_800, 1e300, "1", None, True]
 )
 async def test_an_answer_in_another_format_is_refused(kind, value, reason):
     with pytest.raises(HistoryError, match=reason):
-        await asked(data(value), kind)
+        await getattr(data(value), kind)(*ASKED[kind])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,30 +29,30 @@ SERVED = ServedSpeculation("eagle3", 4, "org/draft", BatchSchedule((1, 32), (4, 
 LINE = {"target": "vllm-0:8000", "t": 1.0, "time": 1.8e9, "page": "up 1\n"}
 
 
-def poll(moment=0.0, page=PAGE, error=None, served=None):
-    return RawPoll("vllm-0:8000", 100.0 + moment, 1.79e9 + moment, page, error, served)
+def poll(moment=0.0, page=PAGE, error=None, served=None, target="vllm-0:8000"):
+    return RawPoll(target, 100.0 + moment, 1.79e9 + moment, page, error, served)
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "recording.gz"
-
-
-def record(path, *polls):
+def record(directory, *polls):
+    """Record polls; return the path of the recording."""
+    path = directory / "recording.gz"
     with Recorder(path) as recorder:
         for each in polls:
             recorder.take(each)
+    return path
 
 
-def write(path, *lines):
-    """Write lines, texts or JSON values, as a recording."""
+def write(directory, *lines):
+    """Write lines, texts or JSON values, as a recording; return its path."""
+    path = directory / "recording.gz"
     text = "\n".join(
         line if isinstance(line, str) else json.dumps(line) for line in ({"format": FORMAT}, *lines)
     )
     path.write_bytes(gzip.compress(f"{text}\n".encode(), 1))
+    return path
 
 
-def test_a_recording_is_read_as_it_was_written(path):
+def test_a_recording_is_read_as_it_was_written(tmp_path):
     polls = [
         poll(),
         poll(1.0, None, "timeout"),
@@ -59,12 +60,11 @@ def test_a_recording_is_read_as_it_was_written(path):
         poll(2.0, served=SERVED),
         poll(3.0),
     ]
-    record(path, *polls)
-    assert list(read_recording(path)) == polls
+    assert list(read_recording(record(tmp_path, *polls))) == polls
 
 
-def test_its_lines_have_the_documented_fields(path):
-    record(path, poll(served=SERVED), poll(1.0, None, "refused", SERVED))
+def test_its_lines_have_the_documented_fields(tmp_path):
+    path = record(tmp_path, poll(served=SERVED), poll(1.0, None, "refused", SERVED))
     first, page, failure = map(json.loads, gzip.decompress(path.read_bytes()).splitlines())
     assert first == {"format": "spec-decode-exporter recording 2"}
     assert page.keys() == {"target", "t", "time", "page", "server_info"}
@@ -72,10 +72,10 @@ def test_its_lines_have_the_documented_fields(path):
     assert failure == {"target": "vllm-0:8000", "t": 101.0, "time": 1.79e9 + 1, "error": "refused"}
 
 
-def test_server_info_as_vllm_answers_it_is_read(path):
+def test_server_info_as_vllm_answers_it_is_read(tmp_path):
     answer = json.loads((DATA / "pages/server_info/vllm-0.32.0-draft-model.json").read_text())
-    write(
-        path,
+    path = write(
+        tmp_path,
         {**LINE, "server_info": answer},
         {**LINE, "t": 2.0},
         {**LINE, "t": 3.0, "server_info": None},
@@ -87,14 +87,14 @@ def test_server_info_as_vllm_answers_it_is_read(path):
     assert third is None
 
 
-def test_a_recording_that_was_cut_off_ends_at_the_cut(path):
-    record(path, *(poll(float(moment)) for moment in range(50)))
+def test_a_recording_that_was_cut_off_ends_at_the_cut(tmp_path):
+    path = record(tmp_path, *(poll(float(moment)) for moment in range(50)))
     path.write_bytes(path.read_bytes()[:-40])
     assert 0 < len(list(read_recording(path))) < 50
 
 
-def test_a_line_that_is_compressed_to_next_to_nothing_is_bounded(path):
-    write(path, " " * (recording.MAX_LINE + 1))
+def test_a_line_that_is_compressed_to_next_to_nothing_is_bounded(tmp_path):
+    path = write(tmp_path, " " * (recording.MAX_LINE + 1))
     assert path.stat().st_size < 100_000
     with pytest.raises(RecordingError, match="line 2: it has more than 16 MiB"):
         list(read_recording(path))
@@ -119,8 +119,8 @@ def test_a_line_that_is_compressed_to_next_to_nothing_is_bounded(path):
         ({**LINE, "t": 0.5}, "t: it is earlier than in the line before"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named_with_its_line(path, line, text):
-    write(path, LINE, line)
+def test_a_mistake_is_named_with_its_line(tmp_path, line, text):
+    path = write(tmp_path, LINE, line)
     with pytest.raises(RecordingError, match=f"line 3: .*{text}"):
         list(read_recording(path))
 
@@ -133,8 +133,8 @@ def test_a_mistake_is_named_with_its_line(path, line, text):
         ("MAX_TARGETS", 5, "line 7: target: the recording has more than 5 targets"),
     ],
 )
-def test_a_recording_is_bounded_as_a_whole(path, monkeypatch, name, limit, text):
-    write(path, *({**LINE, "target": f"vllm-{number}"} for number in range(10)))
+def test_a_recording_is_bounded_as_a_whole(tmp_path, monkeypatch, name, limit, text):
+    path = write(tmp_path, *({**LINE, "target": f"vllm-{number}"} for number in range(10)))
     assert len(list(read_recording(path))) == 10
     monkeypatch.setattr(recording, name, limit)
     with pytest.raises(RecordingError, match=text):
@@ -152,7 +152,8 @@ def test_a_recording_is_bounded_as_a_whole(path, monkeypatch, name, limit, text)
     ],
     ids=("empty", "text", "compressed JSON", "nested", "another version"),
 )
-def test_another_file_is_refused(path, content):
+def test_another_file_is_refused(tmp_path, content):
+    path = tmp_path / "recording.gz"
     path.write_bytes(content)
     with pytest.raises(RecordingError, match=str(path)):
         list(read_recording(path))
@@ -165,12 +166,9 @@ def test_a_missing_file_and_a_missing_directory_are_named(tmp_path):
         Recorder(tmp_path / "none" / "recording.gz")
 
 
-def test_a_full_disk_ends_the_recording_with_an_error(path, monkeypatch):
-    recorder = Recorder(path)
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
+def test_a_full_disk_ends_the_recording_with_an_error(tmp_path, monkeypatch):
+    recorder = Recorder(tmp_path / "recording.gz")
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(recorder._file, "write", full)
     recorder.take(poll())
     recorder.take(poll(1.0))
@@ -181,23 +179,11 @@ def test_a_full_disk_ends_the_recording_with_an_error(path, monkeypatch):
 # Replay
 
 
-def fleet_of(clock, targets, **overrides):
-    fleet = Fleet(load(None, environ={}, overrides=overrides), Shared(clock, spread=False))
-    fleet.watch(targets)
-    return fleet
-
-
-def polls_of(*pages, target="a"):
-    return [
-        RawPoll(target, float(moment), 1.8e9 + moment, page, None if page else "timeout")
-        for moment, page in pages
-    ]
-
-
 async def test_failures_and_unreadable_pages_are_failed_polls():
-    clock = RecordingClock(0.0, 1.8e9)
-    fleet = fleet_of(clock, new_targets(["a", "b"]))
-    polls = polls_of((0, PAGE), (1, None), (2, b"vllm:spec_decode_num_drafts_total{ 1\n"))
+    clock = RecordingClock(100.0, 1.79e9)
+    fleet = Fleet(load(None, environ={}), Shared(clock, spread=False))
+    fleet.watch(new_targets(["vllm-0:8000", "b"]))
+    polls = [poll(), poll(1.0, None, "timeout"), poll(2.0, b"vllm:spec_decode_num_drafts_total{ 1\n")]
     list(replay(polls, fleet, clock))
     first, second = (monitor.status().record for monitor in fleet)
     assert (first.up, first.failures, first.polls) == (False, {"timeout": 1, "malformed": 1}, 3)
@@ -207,10 +193,12 @@ async def test_failures_and_unreadable_pages_are_failed_polls():
 async def test_a_recording_whose_every_page_has_new_engines_is_bounded_as_a_whole(monkeypatch):
     """200 pages with 256 new engines each would take minutes."""
     monkeypatch.setattr(recording, "MAX_TARGETS", 5)
-    clock = RecordingClock(0.0, 1.8e9)
-    fleet = fleet_of(clock, new_targets(["a", "b"]))
+    clock = RecordingClock(100.0, 1.79e9)
+    fleet = Fleet(load(None, environ={}), Shared(clock, spread=False))
+    fleet.watch(new_targets(["a", "b"]))
     pages = [PAGE.replace(b'engine="0"', b'engine="%d"' % number) for number in range(10)]
-    polls = [*polls_of(*enumerate([*pages[:3], *pages[:3]])), *polls_of(*enumerate(pages, 6), target="b")]
+    polls = [poll(float(moment), page, target="a") for moment, page in enumerate(2 * pages[:3])]
+    polls += [poll(float(moment), page, target="b") for moment, page in enumerate(pages, 6)]
     replayed = replay(polls, fleet, clock)
     assert [next(replayed).target for _ in range(8)] == ["a"] * 6 + ["b"] * 2
     with pytest.raises(RecordingError, match="more than 5 engines"):
