@@ -1,5 +1,7 @@
 """Reading the configuration, its warnings, and reloads."""
 
+from unittest.mock import Mock
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -10,10 +12,7 @@ from tests.conftest import PAGES_AT_ONCE
 
 async def test_an_unexpected_error_is_a_problem_without_its_text(clock, monkeypatch):
     monkeypatch.setattr("spec_decode_exporter.app.reload.CONFIGURATION", PAGES_AT_ONCE)
-
-    def read():
-        raise RuntimeError("a secret")
-
+    read = Mock(side_effect=RuntimeError("a secret"))
     reloader = ConfigReloader(read, None, lambda: None, clock)
     with pytest.raises(RuntimeError):
         await reloader.reload()
@@ -21,13 +20,10 @@ async def test_an_unexpected_error_is_a_problem_without_its_text(clock, monkeypa
 
 
 async def test_warnings_about_the_configuration_are_logged_with_every_reading(clock):
-    config = configured("egale3")
+    target = {"url": "http://a", "speculative": {"method": "egale3"}}
+    config = Config.model_validate({"targets": [target]})
     with capture_logs() as logs:
         ConfigReloader(lambda: config, None, None, clock).read()
     [log] = logs
     assert (log["event"], log["key"]) == ("config_warning", "targets[0].speculative.method")
     assert log["log_level"] == "warning"
-
-
-def configured(method):
-    return Config.model_validate({"targets": [{"url": "http://a", "speculative": {"method": method}}]})
