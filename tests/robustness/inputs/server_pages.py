@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Iterable
-from functools import partial
 from typing import Final
 
 from spec_decode_exporter.config.schema import Poll
@@ -26,10 +25,18 @@ PIECE: Final = 64 * 1024
 MOST_LABELS: Final = MAX_LINE_BYTES // len('l1234="12",')  # labels of a line that has nothing else
 
 
-def answer(body: bytes, *more: str) -> bytes:
-    """Return a response with a Content-Length."""
-    lines = ("HTTP/1.1 200 OK", f"Content-Length: {len(body)}", *more, "", "")
-    return "\r\n".join(lines).encode() + body
+TEXT: Final = "Content-Type: text/plain; version=0.0.4; charset=utf-8"
+JSON: Final = "Content-Type: application/json"
+
+
+def head(*headers: str, status: str = "200 OK") -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", *headers, "", ""]).encode()
+
+
+def answer(body: bytes, *headers: str, status: str = "200 OK", length: int | None = None) -> bytes:
+    """Return a response with a Content-Length: that of the body, or another one."""
+    announced = len(body) if length is None else length
+    return head(f"Content-Length: {announced}", *(headers or (TEXT,)), status=status) + body
 
 
 def received(whole: bytes, max_body: int) -> bytes:
@@ -100,11 +107,6 @@ def long_lines(number: int, filling: str, length: int = MAX_LINE_BYTES) -> list[
     return [f'{PREEMPTIONS}{{n="{place:06}",a="{text}"}} 1' for place in range(number)]
 
 
-def padded(line: bytes, size: int) -> bytes:
-    """Return a page of one line, filled to a size by a comment."""
-    return line + b"#" * (size - len(line) - 1) + b"\n"
-
-
 async def read_page(body: bytes) -> object:
     """Read a page with its histograms, as in a poll."""
     return SampleReader().read(received(answer(body), MAX_BODY), with_latencies=True)
@@ -113,11 +115,6 @@ async def read_page(body: bytes) -> object:
 async def read_packed(body: bytes) -> object:
     """Parse a response with a compressed body."""
     return received(answer(body, "Content-Encoding: deflate"), MAX_BODY)
-
-
-def packed(size: int) -> bytes:
-    """Return a compressed body of ``size`` bytes after decompression."""
-    return zlib.compress(bytes(size), 9)
 
 
 def empty_blocks(size: int) -> bytes:
@@ -149,10 +146,10 @@ ROWS: Final = (
                 long_lines(MAX_BODY // MAX_LINE_BYTES - 1, "\\n")
             ),
             "the most lines that are not read": lambda: page(["x{ 1"] * (MAX_LINES - 1)),
-            "one comment": lambda: padded(page(()), MAX_BODY),
+            "one comment": lambda: page(()).ljust(MAX_BODY - 1, b"#") + b"\n",
         },
         beyond={
-            "bytes": lambda: padded(page(()), MAX_BODY + 1),
+            "bytes": lambda: page(()).ljust(MAX_BODY, b"#") + b"\n",
             "bytes of a line": lambda: page(long_lines(1, "x", MAX_LINE_BYTES + 1)),
             "lines": lambda: page(["#"] * MAX_LINES),
             "samples": lambda: page(labelled(MAX_SERIES, 1)),
@@ -166,9 +163,12 @@ ROWS: Final = (
         read_packed,
         rejects=PollError,
         worst={
-            "the best packed": partial(packed, MAX_BODY),
-            "blocks that unpack to nothing": partial(empty_blocks, MAX_BODY),
+            "the best packed": lambda: zlib.compress(bytes(MAX_BODY), 9),
+            "blocks that unpack to nothing": lambda: empty_blocks(MAX_BODY),
         },
-        beyond={"unpacked": partial(packed, MAX_BODY + 1), "packed": partial(empty_blocks, MAX_BODY + 20)},
+        beyond={
+            "unpacked": lambda: zlib.compress(bytes(MAX_BODY + 1), 9),
+            "packed": lambda: empty_blocks(MAX_BODY + 20),
+        },
     ),
 )
