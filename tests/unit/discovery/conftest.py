@@ -1,7 +1,9 @@
-"""Fixtures of discovery tests."""
+"""Fixtures and helpers of discovery tests."""
 
 import pytest
 from structlog.testing import capture_logs
+
+from spec_decode_exporter.discovery.target import DiscoveryError
 
 
 @pytest.fixture
@@ -11,7 +13,9 @@ def log():
         yield entries
 
 
-@pytest.fixture
-def urls():
-    """Return the URLs of targets."""
-    return lambda targets: [target.url for target in targets]
+async def failure(discovery, message, targets=None):
+    """Refresh, which must fail with the message and leave these targets, None for those as they were."""
+    with pytest.raises(DiscoveryError, match=message) as caught:
+        await discovery.targets()
+    assert caught.value.targets == targets
+    return caught.value

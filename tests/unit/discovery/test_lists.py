@@ -5,6 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from unittest.mock import ANY, AsyncMock, Mock
 
 import dns.message
 import dns.rcode
@@ -18,72 +23,61 @@ from spec_decode_exporter.config.http_settings import Authorization
 from spec_decode_exporter.config.target_settings import DnsDiscovery, HttpDiscovery, Scrape
 from spec_decode_exporter.discovery import lists as module
 from spec_decode_exporter.discovery.lists import DnsNameDiscovery, FileDiscovery, HttpListDiscovery
-from spec_decode_exporter.discovery.target import DiscoveryError
+from spec_decode_exporter.discovery.target import Target
 from tests.robustness.inputs.row import served
+from tests.unit.discovery.conftest import failure
+
+MOMENTS = count(1_700_000_000, 10)
 
 
-@pytest.fixture
-def put(tmp_path):
+def put(path: Path, text: str) -> None:
     """Write a file with an increasing modification time, whatever the resolution of the file system."""
-    moment = 1_700_000_000
-
-    def write(name: str, text: str) -> None:
-        nonlocal moment
-        moment += 10
-        path = tmp_path / name
-        path.write_text(text)
-        os.utime(path, (moment, moment))
-
-    return write
+    path.write_text(text)
+    moment = next(MOMENTS)
+    os.utime(path, (moment, moment))
 
 
-@pytest.fixture
-def find(tmp_path):
-    """Return a discovery of the files that match a pattern."""
-    return lambda pattern: FileDiscovery(tmp_path / pattern, Scrape())
+def urls(targets: Sequence[Target]) -> list[str]:
+    return [target.url for target in targets]
 
 
-async def failure(discovery, message: str) -> DiscoveryError:
-    """Refresh; return the error with this message."""
-    with pytest.raises(DiscoveryError, match=message) as caught:
-        await discovery.targets()
-    return caught.value
-
-
-async def test_yaml_and_json_are_read(put, find, urls):
-    put("a.yml", "- targets: [a:1, 'b:1']\n  labels: {rack: 07}\n")
-    put("b.json", '[{"targets": ["c:1"], "labels": {"rack": "8"}}]')
-    found = [*await find("a.yml").targets(), *await find("b.json").targets()]
+async def test_yaml_and_json_are_read(tmp_path):
+    put(tmp_path / "a.yml", "- targets: [a:1, 'b:1']\n  labels: {rack: 07}\n")
+    put(tmp_path / "b.json", '[{"targets": ["c:1"], "labels": {"rack": "8"}}]')
+    found = [
+        *await FileDiscovery(tmp_path / "a.yml", Scrape()).targets(),
+        *await FileDiscovery(tmp_path / "b.json", Scrape()).targets(),
+    ]
     assert urls(found) == ["http://a:1/metrics", "http://b:1/metrics", "http://c:1/metrics"]
     assert [target.labels for target in found] == [(("rack", "07"),)] * 2 + [(("rack", "8"),)]
 
 
-async def test_a_pattern_finds_files_as_they_come_and_go(put, find, urls, tmp_path):
-    discovery = find("*.y*ml")
-    put("b.yml", "- targets: [b:1]")
-    put("a.yaml", "- targets: [a:1]")
-    put("c.json", "[]")
+async def test_a_pattern_finds_files_as_they_come_and_go(tmp_path):
+    discovery = FileDiscovery(tmp_path / "*.y*ml", Scrape())
+    put(tmp_path / "b.yml", "- targets: [b:1]")
+    put(tmp_path / "a.yaml", "- targets: [a:1]")
+    put(tmp_path / "c.json", "[]")
     assert urls(await discovery.targets()) == ["http://a:1/metrics", "http://b:1/metrics"]
     (tmp_path / "b.yml").unlink()
-    put("d.yml", "- targets: [d:1]")
+    put(tmp_path / "d.yml", "- targets: [d:1]")
     assert urls(await discovery.targets()) == ["http://a:1/metrics", "http://d:1/metrics"]
-    assert (await failure(find("gone.json"), "there is no such file")).targets == []
+    await failure(FileDiscovery(tmp_path / "gone.json", Scrape()), "there is no such file", [])
 
 
-async def test_a_file_that_becomes_invalid_keeps_its_targets_until_it_is_deleted(put, find, urls, tmp_path):
-    discovery = find("*.yml")
-    put("a.yml", "- targets: [a:1]")
-    put("b.yml", "- targets: [b:1]")
+async def test_a_file_that_becomes_invalid_keeps_its_targets_until_it_is_deleted(tmp_path):
+    discovery = FileDiscovery(tmp_path / "*.yml", Scrape())
+    put(tmp_path / "a.yml", "- targets: [a:1]")
+    put(tmp_path / "b.yml", "- targets: [b:1]")
     await discovery.targets()
-    put("a.yml", "- targets: [")
-    put("b.yml", "- targets: [c:1]")
+    put(tmp_path / "a.yml", "- targets: [")
+    put(tmp_path / "b.yml", "- targets: [c:1]")
     for _ in range(2):
-        error = await failure(discovery, r"a\.yml: line 1 is not YAML")
+        error = await failure(discovery, r"a\.yml: line 1 is not YAML", ANY)
         assert urls(error.targets) == ["http://a:1/metrics", "http://c:1/metrics"]
     (tmp_path / "a.yml").unlink()
     assert urls(await discovery.targets()) == ["http://c:1/metrics"]
-    put("a.yml", "- targets: [")
-    assert (await failure(discovery, "is not YAML")).targets is None
+    put(tmp_path / "a.yml", "- targets: [")
+    await failure(discovery, "is not YAML")
 
 
 @pytest.mark.parametrize(
@@ -97,52 +91,45 @@ async def test_a_file_that_becomes_invalid_keeps_its_targets_until_it_is_deleted
     ],
 )
 async def test_an_invalid_file_is_reported_and_leaves_the_targets_of_an_earlier_discovery(
-    put, find, tmp_path, pattern, message
+    tmp_path, pattern, message
 ):
-    put("a.json", "[] 5")
-    put("b.yml", "targets: [a:1]")
-    put("half.yml", "- targets: ['a:1'")
+    put(tmp_path / "a.json", "[] 5")
+    put(tmp_path / "b.yml", "targets: [a:1]")
+    put(tmp_path / "half.yml", "- targets: ['a:1'")
     os.mkfifo(tmp_path / "pipe.json")
-    discovery = find(pattern)
+    discovery = FileDiscovery(tmp_path / pattern, Scrape())
     for _ in range(2):
-        assert (await failure(discovery, message)).targets is None
+        await failure(discovery, message)
 
 
 @pytest.mark.parametrize(("limit", "value"), [("PATTERN_BYTES", 1000), ("FILES", 1)])
-async def test_files_beyond_a_limit_are_not_read_and_the_targets_stay(put, find, monkeypatch, limit, value):
+async def test_files_beyond_a_limit_are_not_read_and_the_targets_stay(tmp_path, monkeypatch, limit, value):
     monkeypatch.setattr(module, f"MAX_{limit}", value)
     monkeypatch.setattr(module, "read_bounded", None)
     for name in ("a.json", "b.json", "c.txt"):
-        put(name, " " * 600)
-    assert (await failure(find("*.json"), rf"matches more than .*\b{value}\b")).targets is None
+        put(tmp_path / name, " " * 600)
+    await failure(FileDiscovery(tmp_path / "*.json", Scrape()), rf"matches more than .*\b{value}\b")
 
 
-async def test_files_are_read_only_when_one_of_them_has_changed(put, find, urls, monkeypatch):
-    put("a.json", '[{"targets": ["a:1"]}]')
-    discovery = find("*.json")
+async def test_files_are_read_only_when_one_of_them_has_changed(tmp_path, monkeypatch):
+    put(tmp_path / "a.json", '[{"targets": ["a:1"]}]')
+    discovery = FileDiscovery(tmp_path / "*.json", Scrape())
     await discovery.targets()
     monkeypatch.setattr(module, "read_bounded", None)
     assert urls(await discovery.targets()) == ["http://a:1/metrics"]
-    put("a.json", "[]")
+    put(tmp_path / "a.json", "[]")
     with pytest.raises(TypeError):
         await discovery.targets()
 
 
-def http_list(url: str, **keys) -> HttpListDiscovery:
-    return HttpListDiscovery(HttpDiscovery(url=url, **keys), Scrape())
-
-
-async def test_a_list_is_fetched_as_by_prometheus_with_credentials(urls):
-    seen = {}
-
-    async def answer(request: web.Request) -> web.Response:
-        seen.update(request.headers)
-        # with a charset after the type
-        return web.json_response([{"targets": ["a:1"], "labels": {"team": "x"}}])
-
+async def test_a_list_is_fetched_as_by_prometheus_with_credentials():
+    # with a charset after the type
+    answer = AsyncMock(return_value=web.json_response([{"targets": ["a:1"], "labels": {"team": "x"}}]))
     token = Authorization(credentials=SecretStr("hunter2"))
     async with served(answer) as url:
-        found = await http_list(url, authorization=token, refresh_interval=90.0).targets()
+        settings = HttpDiscovery(url=url, authorization=token, refresh_interval=90.0)
+        found = await HttpListDiscovery(settings, Scrape()).targets()
+    seen = answer.await_args.args[0].headers
     assert urls(found) == ["http://a:1/metrics"]
     assert [(target.labels, target.discovery) for target in found] == [((("team", "x"),), "http")]
     assert seen["X-Prometheus-Refresh-Interval-Seconds"] == "90"
@@ -161,25 +148,21 @@ async def test_a_list_is_fetched_as_by_prometheus_with_credentials(urls):
     ids=["html", "no json", "no list", "503"],
 )
 async def test_a_response_that_is_no_list_is_rejected(text, response, message):
-    async def answer(_request: web.Request) -> web.Response:
-        return web.Response(**{"text": text, "content_type": "application/json", **response})
-
-    async with served(answer) as url:
-        assert (await failure(http_list(url), message)).targets is None
+    answer = web.Response(**{"text": text, "content_type": "application/json", **response})
+    async with served(AsyncMock(return_value=answer)) as url:
+        await failure(HttpListDiscovery(HttpDiscovery(url=url), Scrape()), message)
 
 
 NAME = "_metrics._tcp.vllm.test"
+SERVICE = DnsDiscovery(names=(NAME,))
 
 
+@dataclass
 class Responder(asyncio.DatagramProtocol):
     """Name server that answers from a table, with an error code, or not at all."""
 
-    def __init__(self) -> None:
-        self.records: dict[str, list[str]] = {}
-        self.code = dns.rcode.NXDOMAIN
-
-    def connection_made(self, transport: asyncio.DatagramTransport) -> None:
-        self.transport = transport
+    records: dict[str, list[str]] = field(default_factory=dict)
+    code: dns.rcode.Rcode = dns.rcode.NXDOMAIN
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
         query = dns.message.from_wire(data)
@@ -199,26 +182,18 @@ async def names(monkeypatch):
     transport, responder = await asyncio.get_running_loop().create_datagram_endpoint(
         Responder, local_addr=("127.0.0.1", 0)
     )
-    real = dns.resolver.Resolver
-
-    def resolver() -> dns.resolver.Resolver:
-        made = real(configure=False)
-        made.nameservers = ["127.0.0.1"]
-        made.port = transport.get_extra_info("sockname")[1]
-        return made
-
-    monkeypatch.setattr(dns.resolver, "Resolver", resolver)
+    responder.transport = transport
+    resolver = dns.resolver.Resolver(configure=False)
+    resolver.nameservers = ["127.0.0.1"]
+    resolver.port = transport.get_extra_info("sockname")[1]
+    monkeypatch.setattr(dns.resolver, "Resolver", lambda: resolver)
     yield responder
     transport.close()
 
 
-def dns_name(name: str = NAME, **keys) -> DnsNameDiscovery:
-    return DnsNameDiscovery(name, DnsDiscovery(names=(name,), **keys), Scrape())
-
-
-async def test_service_records_name_host_and_port(names, urls):
+async def test_service_records_name_host_and_port(names):
     names.records[NAME] = ["10 5 8001 b.test.", "0 0 8000 a.test.", "0 0 1 ."]
-    found = await dns_name().targets()
+    found = await DnsNameDiscovery(NAME, SERVICE, Scrape()).targets()
     assert urls(found) == ["http://a.test:8000/metrics", "http://b.test:8001/metrics"]
     assert [(target.name, target.discovery) for target in found] == [
         ("a.test:8000", "dns"),
@@ -239,7 +214,7 @@ async def test_a_deleted_service_removes_its_targets_and_a_failure_leaves_them(
     names, records, code, message, targets
 ):
     names.records, names.code = records, code
-    assert (await failure(dns_name(), message)).targets == targets
+    await failure(DnsNameDiscovery(NAME, SERVICE, Scrape()), message, targets)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +222,7 @@ async def test_a_deleted_service_removes_its_targets_and_a_failure_leaves_them(
     [("A", "127.0.0.1", "http://127.0.0.1:8000/metrics"), ("A", "localhost", "http://127.0.0.1:8000/metrics"),
      ("AAAA", "::1", "http://[::1]:8000/metrics")],
 )  # fmt: skip
-async def test_addresses_get_the_port_that_is_configured(urls, kind, name, url):
+async def test_addresses_get_the_port_that_is_configured(kind, name, url):
     settings = DnsDiscovery(names=("any",), type=kind, port=8000)
     assert urls(await DnsNameDiscovery(name, settings, Scrape()).targets()) == [url]
 
@@ -264,8 +239,6 @@ async def test_addresses_get_the_port_that_is_configured(urls, kind, name, url):
 async def test_the_system_resolver_distinguishes_missing_records_from_failures(
     monkeypatch, error, message, targets
 ):
-    def fail(*_args, **_kwargs):
-        raise error
-
-    monkeypatch.setattr(socket, "getaddrinfo", fail)
-    assert (await failure(dns_name("a.test", type="A", port=1), message)).targets == targets
+    monkeypatch.setattr(socket, "getaddrinfo", Mock(side_effect=error))
+    settings = DnsDiscovery(names=("a.test",), type="A", port=1)
+    await failure(DnsNameDiscovery("a.test", settings, Scrape()), message, targets)

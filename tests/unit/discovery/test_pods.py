@@ -30,12 +30,11 @@ def pod(ip="10.0.0.9", phase="Running", ready="True", labels=None, annotations=N
     )
 
 
-def targets(found: Pod, scrape=None, **settings):
-    return PodDiscovery("x", KubernetesDiscovery(**settings), scrape or Scrape()).of_pod(found)
+READER = PodDiscovery("x", KubernetesDiscovery(), Scrape())
 
 
 def test_a_pod_is_a_target_by_its_names_with_the_labels_that_its_own_series_have():
-    (target,) = targets(pod())
+    (target,) = READER.of_pod(pod())
     assert target.url == "http://10.0.0.9:8000/metrics"
     assert target.name == "inference/chat-0"
     assert target.labels == (("namespace", "inference"), ("pod", "chat-0"))
@@ -54,22 +53,26 @@ def test_a_pod_is_a_target_by_its_names_with_the_labels_that_its_own_series_have
     ],
 )
 def test_a_pod_is_a_target_if_it_runs_and_is_ready_if_that_is_configured(change, settings, number):
-    assert len(targets(pod(**change), **settings)) == number
+    reader = PodDiscovery("x", KubernetesDiscovery(**settings), Scrape())
+    assert len(reader.of_pod(pod(**change))) == number
 
 
 def test_each_port_is_a_target_and_a_pod_without_it_is_none():
     found = pod(ports=[{"name": "rank-1", "containerPort": 8001, "protocol": "TCP"}])
-    assert [(target.url, target.name) for target in targets(found, ports=("8000", "rank-1", "8000"))] == [
+    reader = PodDiscovery("x", KubernetesDiscovery(ports=("8000", "rank-1", "8000")), Scrape())
+    assert [(target.url, target.name) for target in reader.of_pod(found)] == [
         ("http://10.0.0.9:8000/metrics", "inference/chat-0:8000"),
         ("http://10.0.0.9:8001/metrics", "inference/chat-0:8001"),
     ]
-    assert targets(found, ports=("metrics",)) == ()
+    other = PodDiscovery("x", KubernetesDiscovery(ports=("metrics",)), Scrape())
+    assert other.of_pod(found) == ()
 
 
 def test_annotations_take_precedence_over_the_configuration():
     values = {"port": "9000, 9001", "path": "m", "scheme": "https"}
     annotations = {f"prometheus.io/{key}": value for key, value in values.items()}
-    found = targets(pod(annotations=annotations), Scrape(scheme="http", metrics_path="/metrics"))
+    scrape = Scrape(scheme="http", metrics_path="/metrics")
+    found = PodDiscovery("x", KubernetesDiscovery(), scrape).of_pod(pod(annotations=annotations))
     assert [target.url for target in found] == ["https://10.0.0.9:9000/m", "https://10.0.0.9:9001/m"]
 
 
@@ -100,9 +103,9 @@ def test_a_pod_with_an_invalid_annotation_is_no_target_and_logged_once(annotatio
 def test_speculation_settings_come_from_the_arguments_of_a_container():
     settings = json.dumps({"method": "mtp", "num_speculative_tokens": 2})
     env = [{"name": "SPEC", "value": settings}, {"name": "X"}]
-    (target,) = targets(pod(args=["--speculative-config", "$(SPEC)"], env=env))
+    (target,) = READER.of_pod(pod(args=["--speculative-config", "$(SPEC)"], env=env))
     assert (target.pod_arguments.method, target.pod_arguments.tokens) == ("mtp", 2)
-    assert targets(pod())[0].pod_arguments is None
+    assert READER.of_pod(pod())[0].pod_arguments is None
 
 
 def test_labels_of_the_pod_become_labels_and_unusable_ones_are_dropped_with_one_warning(log):
