@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.costs.steps import PER_DOUBLING
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history import baseline_reader
@@ -15,42 +14,39 @@ from spec_decode_exporter.history.baseline_reader import (
     plain_periods,
     server_of,
 )
-from spec_decode_exporter.history.history_reader import HistoryQuery, read_history
 from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries
 from spec_decode_exporter.scrape.engines import DRAFTS, ENGINES, Counter, Latency
 from spec_decode_exporter.scrape.sample import EngineName
 from tests.fakes.simulated_history import START, StoredHistory
-from tests.unit.history.conftest import PLAIN, simulated
+from tests.unit.history.conftest import PLAIN, history_of, simulated
 
 DAY = 86_400.0
 
 
-def reader(stored, lookback=DAY, end=None):
-    end = stored.now + 1 if end is None else end
-    return BaselineReader(QueryApi("http://p:9090", stored), "", end - lookback, end)
-
-
-async def baselines(stored, **options):
-    reading = reader(stored, **options)
-    (server,) = await reading.servers()
-    return {model: found.baseline for model, found in (await reading.read(server)).items()}
+async def found_baselines(stored, instance="a:8000", lookback=DAY):
+    """Return what is found for the only server of an instance, by model."""
+    end = stored.now + 1
+    reading = BaselineReader(QueryApi("http://p:9090", stored), "", end - lookback, end)
+    (server,) = (each for each in await reading.servers() if each.labels["instance"] == instance)
+    return await reading.read(server)
 
 
 async def test_time_before_speculation_is_the_baseline(enabled):
-    ((model, baseline),) = (await baselines(enabled)).items()
-    period = baseline.summary(enabled.now)
+    ((model, found),) = (await found_baselines(enabled)).items()
+    period = found.baseline.summary(enabled.now)
     assert model == PLAIN.model_name
     assert 1200 < period.seconds <= 1800
     assert period.end == pytest.approx(START + 1800, abs=120)
     assert period.first_token_seconds > 0
-    most = max(baseline.kept.steps.places.items(), key=lambda item: item[1].polls)
+    most = max(found.baseline.kept.steps.places.items(), key=lambda item: item[1].polls)
     assert 2 ** (most[0] / PER_DOUBLING) == pytest.approx(8, rel=0.2)
 
 
 async def test_its_latencies_are_those_of_the_requests_without_speculation(enabled):
-    (baseline,) = (await baselines(enabled)).values()
-    requests, (first, token) = baseline.kept.requests.first_tokens, baseline.kept.histograms.items()
+    (found,) = (await found_baselines(enabled)).values()
+    kept = found.baseline.kept
+    requests, (first, token) = kept.requests.first_tokens, kept.histograms.items()
     assert first[0] is Latency.TIME_TO_FIRST_TOKEN
     assert first[1].counts[-1] == pytest.approx(requests, rel=0.1)
     assert token[1].counts[-1] == pytest.approx(requests, rel=0.1)
@@ -62,14 +58,14 @@ async def test_a_history_without_histograms_has_a_baseline_without_latencies(ena
     stored = StoredHistory()
     stored.now = enabled.now
     stored.series = {key: each for key, each in enabled.series.items() if "le" not in dict(key)}
-    (baseline,) = (await baselines(stored)).values()
-    assert baseline.summary(stored.now).first_token_seconds is not None
-    assert baseline.kept.histograms == {}
+    (found,) = (await found_baselines(stored)).values()
+    assert found.baseline.summary(stored.now).first_token_seconds is not None
+    assert found.baseline.kept.histograms == {}
 
 
 async def test_only_the_period_is_read_closely(enabled):
     before = len(enabled.queries)
-    await baselines(enabled, lookback=14 * DAY)
+    await found_baselines(enabled, lookback=14 * DAY)
     close = [each for each in enabled.queries[before:] if each.get("query", "").endswith("s]")]
     ends = [float(each["time"]) for each in close if "num_requests_running" in each["query"]]
     assert ends
@@ -81,8 +77,8 @@ async def test_only_the_period_is_read_closely(enabled):
 async def test_a_long_period_is_read_at_its_end(monkeypatch):
     monkeypatch.setattr(baseline_reader, "MAX_SECONDS", 900.0)
     stored = simulated(PLAIN, 1800)
-    (baseline,) = (await baselines(stored)).values()
-    period = baseline.summary(stored.now)
+    (found,) = (await found_baselines(stored)).values()
+    period = found.baseline.summary(stored.now)
     assert 0 < period.seconds <= 960
     assert period.end == pytest.approx(START + 1800, abs=300)
 
@@ -93,26 +89,12 @@ async def test_without_such_a_period_the_lookback_is_named():
         if "num_requests_running" not in dict(key)["__name__"]:
             stored.series[key] = [(time, 1.0) for time, _ in stored.series[key]]
     with pytest.raises(HistoryError, match="a longer `lookback` may have one"):
-        await baselines(stored)
+        await found_baselines(stored)
 
 
 async def test_without_known_metrics_the_keys_are_named():
     with pytest.raises(HistoryError, match=r"`baseline.prometheus.match` and `lookback`"):
-        await reader(StoredHistory()).servers()
-
-
-def readings(tokens, drafts):
-    """Return readings every 300 s; a dot is a counter that is absent."""
-    rows = zip(tokens.split(), drafts.split(), strict=True)
-    counters = Counter.GENERATION_TOKENS, Counter.DRAFTS
-    return {
-        300.0 * n: {name: float(each) for name, each in zip(counters, row, strict=True) if each != "."}
-        for n, row in enumerate(rows)
-    }
-
-
-def minutes(periods):
-    return [(each.begin / 60, each.end / 60, each.ended) for each in periods]
+        await found_baselines(StoredHistory())
 
 
 @pytest.mark.parametrize(
@@ -134,7 +116,15 @@ def minutes(periods):
     ],
 )  # fmt: skip
 def test_periods_without_drafts_are_found(tokens, drafts, expected):
-    assert minutes(plain_periods(readings(tokens, drafts), 6000.0)) == expected
+    """Readings are every 300 s, and those expected in minutes; a dot is a counter that is absent."""
+    rows = zip(tokens.split(), drafts.split(), strict=True)
+    counters = Counter.GENERATION_TOKENS, Counter.DRAFTS
+    readings = {
+        300.0 * n: {name: float(each) for name, each in zip(counters, row, strict=True) if each != "."}
+        for n, row in enumerate(rows)
+    }
+    found = plain_periods(readings, 6000.0)
+    assert [(each.begin / 60, each.end / 60, each.ended) for each in found] == expected
 
 
 def activity(*series, now=600.0):
@@ -175,10 +165,11 @@ def server(**labels):
     return HistoryTarget(ENGINES[0], "vllm:", labels, frozenset(), name=labels.get("instance", ""))
 
 
-def target(*, url="http://10.0.0.1:8000/metrics", name="chat", **labels):
-    return Target(url, name, tuple(sorted(labels.items())))
-
-
+ADDRESS = ("http://10.0.0.1:8000/metrics", "chat")
+CHAT = Target(*ADDRESS)
+OF_NAMESPACE = Target(*ADDRESS, (("namespace", "prod"),))
+OF_POD = Target(*ADDRESS, (("namespace", "prod"), ("pod", "vllm-2"), ("team", "a")))
+OF_NO_POD = Target(*ADDRESS, (("namespace", "prod"), ("pod", "a")))
 PODS = [server(instance=f"10.0.1.{n}:8000", pod=f"vllm-{n}", namespace="prod") for n in range(3)]
 CLUSTERS = [server(instance="10.0.0.1:8000", cluster=name) for name in ("one", "two")]
 ELSEWHERE = server(instance="elsewhere:8000")
@@ -187,10 +178,10 @@ ELSEWHERE = server(instance="elsewhere:8000")
 @pytest.mark.parametrize(
     ("of", "servers", "place"),
     [
-        pytest.param(target(), [server(instance="10.0.0.2:8000"), server(instance="10.0.0.1:8000")], 1, id="address"),
-        pytest.param(target(), [server(instance="other"), server(instance="chat")], 1, id="name"),
-        pytest.param(target(cluster="two"), CLUSTERS, 1, id="of two with the address the labels decide"),
-        pytest.param(target(pod="vllm-2", namespace="prod", team="a"), PODS, 2, id="without the address, labels"),
+        pytest.param(CHAT, [server(instance="10.0.0.2:8000"), server(instance="10.0.0.1:8000")], 1, id="address"),
+        pytest.param(CHAT, [server(instance="other"), server(instance="chat")], 1, id="name"),
+        pytest.param(Target(*ADDRESS, (("cluster", "two"),)), CLUSTERS, 1, id="of two with the address the labels decide"),
+        pytest.param(OF_POD, PODS, 2, id="without the address, labels"),
     ],
 )  # fmt: skip
 def test_the_server_of_a_target_is_found_by(of, servers, place):
@@ -198,15 +189,15 @@ def test_the_server_of_a_target_is_found_by(of, servers, place):
 
 
 def test_one_server_alone_is_that_of_one_target_alone():
-    assert server_of(target(), [ELSEWHERE], is_only_target=True) is ELSEWHERE
+    assert server_of(CHAT, [ELSEWHERE], is_only_target=True) is ELSEWHERE
 
 
 @pytest.mark.parametrize(
     ("of", "servers", "reason"),
     [
-        (target(), [ELSEWHERE], "none of the 1 servers there is this target: elsewhere:8000"),
-        (target(pod="a", namespace="prod"), PODS, r"none of the 3 servers .* choose its server by `match`"),
-        (target(namespace="prod"), [server(instance=f"{n}", namespace="prod") for n in range(5)], "5 servers there fit this target: 0, 1, 2 and others; choose one"),
+        (CHAT, [ELSEWHERE], "none of the 1 servers there is this target: elsewhere:8000"),
+        (OF_NO_POD, PODS, r"none of the 3 servers .* choose its server by `match`"),
+        (OF_NAMESPACE, [server(instance=f"{n}", namespace="prod") for n in range(5)], "5 servers there fit this target: 0, 1, 2 and others; choose one"),
     ],
     ids=["another address", "labels that contradict", "several that fit"],
 )  # fmt: skip
@@ -217,7 +208,7 @@ def test_a_server_that_is_not_found_is_an_error_with_its_remedy(of, servers, rea
 
 def test_a_hostile_name_is_short_and_printable():
     with pytest.raises(HistoryError) as error:
-        server_of(target(), [server(instance=f"\x1b{n}" * 4000) for n in range(3)], is_only_target=False)
+        server_of(CHAT, [server(instance=f"\x1b{n}" * 4000) for n in range(3)], is_only_target=False)
     assert str(error.value).isprintable()
     assert len(str(error.value)) < 500
 
@@ -244,21 +235,13 @@ def test_a_reading_that_no_counter_can_have_is_left_out(value):
 # Groups
 
 
-def labels_of(pod, instance, **more):
-    return {"job": "vllm", "namespace": "prod", "pod": pod, "instance": instance, **more}
+ROLLOUT = {"job": "vllm", "namespace": "prod"}
+FIRST = {**ROLLOUT, "pod": "vllm-6c9f8d7b5-x2x9w", "instance": "10.0.0.1:8000"}
+SECOND = {**ROLLOUT, "pod": "vllm-7d5b9c6f4-k8s2p", "instance": "10.0.0.2:8000"}
 
 
-FIRST, SECOND = (
-    labels_of("vllm-6c9f8d7b5-x2x9w", "10.0.0.1:8000"),
-    labels_of("vllm-7d5b9c6f4-k8s2p", "10.0.0.2:8000"),
-)
-
-
-class Counted:
+class Counted(StoredHistory):
     """A history with the counters of vLLM's steps, scraped every 30 s."""
-
-    def __init__(self):
-        self.stored = StoredHistory()
 
     def add(self, begin, end, *, tokens=1.0, counted=True, kept=None, **labels):
         """Add a process from a second to another: tokens a step, and from ``kept`` on the counters of drafts."""
@@ -280,40 +263,35 @@ class Counted:
                 }
             for name, value in rows.items():
                 key = {"__name__": f"vllm:{name}", "model_name": "m", "engine": "0", **labels}
-                self.stored.series.setdefault(tuple(sorted(key.items())), []).append((START + time, value))
+                self.series.setdefault(tuple(sorted(key.items())), []).append((START + time, value))
             steps += 6000
-        self.stored.now = max(self.stored.now, START + end)
+        self.now = max(self.now, START + end)
         return self
-
-    async def baseline(self, instance):
-        """Return the server whose steps are the baseline of a server."""
-        reading = reader(self.stored)
-        (server,) = (each for each in await reading.servers() if each.labels["instance"] == instance)
-        return (await reading.read(server))["m"].server.labels["instance"]
 
 
 @pytest.mark.parametrize(
-    ("found", "instance"),
+    ("stored", "instance"),
     [
         pytest.param(Counted().add(0, 3600, **FIRST, pod_template_hash="6c9f8d7b5").add(3600, 7200, tokens=1.7, **SECOND, pod_template_hash="7d5b9c6f4"), "10.0.0.1:8000", id="the pod that it replaces in a rollout"),
         pytest.param(Counted().add(0, 3600, **{**FIRST, "pod": "vllm-0"}).add(3700, 7200, tokens=1.7, **{**SECOND, "pod": "vllm-0"}), "10.0.0.1:8000", id="the earlier address of a pod of a stateful set"),
         pytest.param(Counted().add(0, 1200, **SECOND).add(1800, 2400, **FIRST).add(2700, 7200, tokens=1.7, **SECOND), "10.0.0.2:8000", id="its own time rather than a newer one of its group"),
     ],
 )  # fmt: skip
-async def test_the_baseline_of_a_pod_is(found, instance):
-    assert await found.baseline("10.0.0.2:8000") == instance
+async def test_the_baseline_of_a_pod_is(stored, instance):
+    found = await found_baselines(stored, "10.0.0.2:8000")
+    assert found["m"].server.labels["instance"] == instance
 
 
 async def test_a_restart_that_begins_with_drafts_leaves_the_time_before_it():
-    found = Counted().add(0, 3600, **SECOND).add(3660, 7200, tokens=1.7, **SECOND)
-    assert await found.baseline("10.0.0.2:8000") == "10.0.0.2:8000"
-    query = HistoryQuery(START, found.stored.now)
-    result = await read_history(QueryApi("http://p:9090", found.stored), query, lambda _: Assumptions())
+    stored = Counted().add(0, 3600, **SECOND).add(3660, 7200, tokens=1.7, **SECOND)
+    found = await found_baselines(stored, "10.0.0.2:8000")
+    assert found["m"].server.labels["instance"] == "10.0.0.2:8000"
+    result = await history_of(stored, begin=START, end=stored.now)
     assert result.engines[0].baseline.seconds == pytest.approx(3600, abs=120)
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("stored", "reason"),
     [
         pytest.param(Counted().add(0, 7200, **FIRST).add(0, 7200, tokens=1.7, **SECOND), "no period", id="side by side"),
         pytest.param(Counted().add(0, 3600, job="vllm", instance="10.0.0.1:8000").add(3600, 7200, tokens=1.7, job="vllm", instance="10.0.0.2:8000"), "no period", id="another host of one job"),
@@ -325,16 +303,13 @@ async def test_a_restart_that_begins_with_drafts_leaves_the_time_before_it():
         pytest.param(Counted().add(0, 7200, tokens=32.0, counted=False, **SECOND), "add `vllm:spec", id="a diffusion model"),
     ],
 )  # fmt: skip
-async def test_no_baseline_are(found, reason):
+async def test_no_baseline_are(stored, reason):
     with pytest.raises(HistoryError, match=reason):
-        await found.baseline("10.0.0.2:8000")
+        await found_baselines(stored, "10.0.0.2:8000")
 
 
 async def test_an_engine_whose_drafts_are_kept_since_an_hour_does_not_learn_a_baseline_either():
-    stored = Counted().add(0, 7200, tokens=1.01, kept=3600, **SECOND).stored
-    query = HistoryQuery(START, stored.now)
-    (engine,) = (
-        await read_history(QueryApi("http://p:9090", stored), query, lambda _: Assumptions())
-    ).engines
+    stored = Counted().add(0, 7200, tokens=1.01, kept=3600, **SECOND)
+    (engine,) = (await history_of(stored, begin=START, end=stored.now)).engines
     assert engine.slots[-1].drafts
     assert engine.baseline is None

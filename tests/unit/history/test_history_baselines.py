@@ -1,5 +1,7 @@
 """Baselines of running targets from a history: at the start, once a day, and after a failure each hour."""
 
+from dataclasses import dataclass
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -16,11 +18,12 @@ from spec_decode_exporter.history.history_baselines import (
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.scrape.errors import PollError
-from tests.conftest import settle
+from tests.conftest import FakeClock, settle
 from tests.fakes.simulated import Server
 from tests.fakes.simulated_history import StoredHistory
 from tests.unit.history.conftest import DRAFTING, PLAIN
 
+A, B = ({"url": f"http://{name}:1/metrics", "name": name} for name in "ab")
 HISTORY = {"prometheus": {"url": "http://prometheus:9090", "lookback": "1h"}}
 
 
@@ -32,24 +35,18 @@ def stored(clock):
     return stored
 
 
+@dataclass
 class Exporter:
-    """Targets, and the task that reads their histories."""
+    """A fleet, and what reads the histories of its targets."""
 
-    def __init__(self, clock, stored, config):
-        self.clock, self.stored = clock, stored
-        self.config = Config.model_validate(config)
-        self.fleet = Fleet(self.config, Shared(clock))
-        self.remembered, self.errors = self.fleet.shared.remembered, self.fleet.shared.errors
-        self.baselines = HistoryBaselines(self.fleet, connect=lambda _: stored)
-        self.task = spawn(self.baselines.run())
+    clock: FakeClock
+    fleet: Fleet
+    baselines: HistoryBaselines
 
-    async def follow(self, seconds=3.0):
-        self.fleet.follow(static_targets(self.config))
+    async def follow(self, *targets, seconds=20.0):
+        """Follow targets, and move the clock; a reading gets all turns that it needs."""
+        self.fleet.follow(static_targets(Config.model_validate({"targets": targets})))
         await settle(100)
-        await self.advance(seconds)
-
-    async def advance(self, seconds):
-        """Move the clock; a reading gets all turns that it needs."""
         await self.clock.advance(seconds, turns=100)
 
     def make_due(self, seconds):
@@ -58,39 +55,30 @@ class Exporter:
         plan.moment -= seconds
 
     def baseline(self, target):
-        return self.remembered.baseline((target, DRAFTING.model_name))
-
-    async def close(self):
-        await cancel([self.task])
-        await self.fleet.stop()
-        await self.fleet.close()
+        return self.fleet.shared.remembered.baseline((target, DRAFTING.model_name))
 
 
 @pytest.fixture
 async def exporter(clock, network, stored):
-    started = []
     for name in "ab":
         network.servers[f"{name}:1"] = Server(clock, DRAFTING, running=60)
-
-    def exporter(*names, **config):
-        targets = [{"url": f"http://{name}:1/metrics", "name": name} for name in names]
-        started.append(Exporter(clock, stored, {"targets": targets, "baseline": HISTORY, **config}))
-        return started[-1]
-
-    yield exporter
-    for each in started:
-        await each.close()
+    fleet = Fleet(Config.model_validate({"baseline": HISTORY}), Shared(clock))
+    baselines = HistoryBaselines(fleet, connect=lambda _: stored)
+    reading = spawn(baselines.run())
+    yield Exporter(clock, fleet, baselines)
+    await cancel([reading])
+    await fleet.stop()
+    await fleet.close()
 
 
 async def test_the_cost_of_a_server_that_always_drafts_comes_from_its_history(exporter):
-    one = exporter("a")
     with capture_logs() as logs:
-        await one.follow(180.0)
+        await exporter.follow(A, seconds=180.0)
     (event,) = [log for log in logs if log["event"] == "baseline_read"]
     assert event["target"] == "a"
     assert event["source"] == "http://prometheus:9090"
     assert event["period"].endswith("without speculation on 21 September")
-    ((_, snapshot),) = one.fleet.engines()
+    ((_, snapshot),) = exporter.fleet.engines()
     cost = snapshot.evaluation.longest.cost
     assert cost.source is CostSource.BASELINE
     exact = DRAFTING.draft_cost_ratio(8)
@@ -101,10 +89,9 @@ async def test_the_cost_of_a_server_that_always_drafts_comes_from_its_history(ex
 
 async def test_the_own_history_of_a_target_replaces_the_general_one(exporter, stored):
     target = {"url": "http://a:1/metrics", "baseline": {"prometheus": {"url": "http://other:9090"}}}
-    one = exporter(targets=[target])
     asked = []
-    one.baselines._connect = lambda settings: asked.append(settings.url) or stored
-    await one.follow(20.0)
+    exporter.baselines._connect = lambda settings: asked.append(settings.url) or stored
+    await exporter.follow(target)
     assert asked == ["http://other:9090"]
 
 
@@ -114,38 +101,35 @@ def not_read(logs):
 
 
 async def test_it_is_read_once_a_day(exporter, stored):
-    one = exporter("a")
-    await one.follow(20.0)
+    await exporter.follow(A)
     number = len(stored.queries)
-    await one.advance(6 * CHECK_SECONDS)
+    await exporter.clock.advance(6 * CHECK_SECONDS, turns=100)
     assert len(stored.queries) == number
-    one.make_due(READ_AGAIN_SECONDS)
-    await one.advance(CHECK_SECONDS)
+    exporter.make_due(READ_AGAIN_SECONDS)
+    await exporter.clock.advance(CHECK_SECONDS, turns=100)
     assert len(stored.queries) > number
 
 
 async def test_a_history_that_fails_is_tried_again_after_an_hour_and_logged_once(exporter, stored):
     stored.refuse = lambda _: PollError("refused", "connection refused")
-    one = exporter("a")
     with capture_logs() as logs:
-        await one.follow(20.0)
-        one.make_due(TRY_AGAIN_SECONDS)
-        await one.advance(20.0)
+        await exporter.follow(A)
+        exporter.make_due(TRY_AGAIN_SECONDS)
+        await exporter.clock.advance(20.0, turns=100)
     assert not_read(logs) == [("a", "connection refused")]
     assert len(stored.queries) == 2
-    assert next(one.fleet.engines())
+    assert next(exporter.fleet.engines())
     stored.refuse = None
-    one.make_due(TRY_AGAIN_SECONDS)
-    await one.advance(20.0)
-    assert one.baseline("a").end
+    exporter.make_due(TRY_AGAIN_SECONDS)
+    await exporter.clock.advance(20.0, turns=100)
+    assert exporter.baseline("a").end
 
 
 async def test_each_target_gets_the_baseline_of_its_own_server(exporter, stored):
-    one = exporter("a", "b")
     with capture_logs() as logs:
-        await one.follow(20.0)
-    assert one.baseline("a").end
-    assert not one.baseline("b").end
+        await exporter.follow(A, B)
+    assert exporter.baseline("a").end
+    assert not exporter.baseline("b").end
     ((target, reason),) = not_read(logs)
     assert target == "b"
     assert reason.startswith("none of the 1 servers there is this target: a:1")
@@ -153,7 +137,6 @@ async def test_each_target_gets_the_baseline_of_its_own_server(exporter, stored)
 
 async def test_a_reading_that_takes_too_long_ends(exporter, monkeypatch):
     monkeypatch.setattr("spec_decode_exporter.history.history_baselines.MAX_READING_SECONDS", 0.0)
-    one = exporter("a")
     with capture_logs() as logs:
-        await one.follow(20.0)
+        await exporter.follow(A)
     assert any("shorten `lookback`" in reason for _, reason in not_read(logs))
