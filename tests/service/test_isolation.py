@@ -65,6 +65,10 @@ def labelled(bad, labels, *_, **__):
     return labels.get("target") == bad
 
 
+def viewed(bad, *arguments):
+    return arguments[-1].target == bad
+
+
 def of_bad_group(_, record, __):
     key = getattr(record, "key", None)
     return key is not None and key.request_type == "bad"
@@ -72,8 +76,8 @@ def of_bad_group(_, record, __):
 
 OF_TARGETS = {
     # On the page; the first are opened there.
-    "details": Fault("web.fleet.EngineView.resets", lambda bad, engine: engine.target == bad),
-    "row": Fault("web.fleet.Events.of", lambda bad, _, engine: engine.target == bad),
+    "details": Fault("web.fleet.EngineView.resets", viewed),
+    "row": Fault("web.fleet.Events.of", viewed),
     # In the monitors.
     "snapshot": Fault("monitor.engine_monitor.EngineMonitor.snapshot", owned),
     "sample": Fault("monitor.engine_monitor.EngineMonitor.observe", owned),

@@ -20,8 +20,8 @@ RECORDINGS = DATA / "traces" / "engines"
 class Replayed:
     """A recording that was run through the live monitors: the engine, its last snapshot, and its events."""
 
-    def __init__(self, path, polls=None):
-        polls = list(read_recording(path)) if polls is None else polls
+    def __init__(self, path):
+        polls = list(read_recording(path))
         clock = RecordingClock(polls[0].moment, polls[0].wall)
         fleet = Fleet(load(None, environ={}), Shared(clock, spread=False))
         self.events = fleet.shared.events
@@ -32,25 +32,10 @@ class Replayed:
             ((_, self.snapshot),) = monitor.snapshots() or [({}, None)]
             bounds = self.snapshot.evaluation.longest.acceptance_length_bounds
             self.lengths.append((poll.wall, bounds))
-        self.first, self.last = (counts(poll.page) for poll in (polls[0], polls[-1]))
-
-    @property
-    def window(self):
-        return self.snapshot.evaluation.longest
+        self.last_page = polls[-1].page.decode()
 
     def times(self, name):
         return [datetime.fromtimestamp(each.time, UTC) for each in self.events.kept if each.type == name]
-
-
-def counts(page):
-    """Return the values of a page by name, those of positions in a list."""
-    found = {"positions": []}
-    for name, labels, value in re.findall(r"^llamacpp:(\w+)(\{[^}]*\})? (\S+)$", page.decode(), re.MULTILINE):
-        if labels:
-            found["positions"].append(float(value))
-        else:
-            found[name.removeprefix("spec_decode_num_").removesuffix("_total")] = float(value)
-    return found
 
 
 @pytest.fixture(scope="module", name="drop")
@@ -105,8 +90,10 @@ def test_bounds_by_the_polls_in_which_requests_ended_hold_the_length_of_steady_t
 def test_tokens_a_step_are_those_of_the_server_and_not_those_of_a_draft(name, coverage, tokens):
     """The server's own decode calls times their slots say the same: 3.395, 1.103 and 1.013."""
     replayed = Replayed(RECORDINGS / f"llamacpp-b11434-{name}.recording.gz")
-    assert replayed.window.speedup_ceiling_ratio == pytest.approx(tokens, abs=0.001)
-    assert replayed.window.coverage_ratio == pytest.approx(coverage, abs=0.001)
-    assert replayed.snapshot.evaluation.state is State.ACTIVE
-    spent = 1e3 * replayed.last["tokens_predicted_seconds"] / replayed.last["tokens_predicted"]
-    assert 1e3 * replayed.window.time_per_output_token_seconds == pytest.approx(spent, rel=0.01)
+    evaluation = replayed.snapshot.evaluation
+    assert evaluation.longest.speedup_ceiling_ratio == pytest.approx(tokens, abs=0.001)
+    assert evaluation.longest.coverage_ratio == pytest.approx(coverage, abs=0.001)
+    assert evaluation.state is State.ACTIVE
+    counts = dict(re.findall(r"^llamacpp:(\w+) (\S+)$", replayed.last_page, re.MULTILINE))
+    spent = float(counts["tokens_predicted_seconds_total"]) / float(counts["tokens_predicted_total"])
+    assert evaluation.longest.time_per_output_token_seconds == pytest.approx(spent, rel=0.01)
