@@ -1,5 +1,6 @@
 """Baseline of a model on a target: learned without speculation, used while it drafts."""
 
+from dataclasses import dataclass, field
 from math import inf
 
 import pytest
@@ -25,13 +26,13 @@ COUNTS = {
 }
 
 
+@dataclass
 class Target:
     """A target whose increments take ten seconds, with 8 running requests."""
 
-    def __init__(self, baseline=None):
-        self.baseline = baseline or Baseline()
-        self.reader = StepReader()
-        self.wall = WALL
+    baseline: Baseline = field(default_factory=Baseline)
+    wall: float = WALL
+    reader: StepReader = field(default_factory=StepReader)
 
     def plain(self, seconds, running=8.0, **changed):
         for _ in range(round(seconds / 10)):
@@ -160,16 +161,12 @@ class TestLatencies:
 SAVED = TypeAdapter(Baseline)
 
 
-def saved_again(baseline):
-    return SAVED.validate_json(SAVED.dump_json(baseline))
-
-
 class TestPersistence:
     def test_it_survives_being_written_as_json(self):
         target = Target().plain(HOUR).plain(600, 32.0, decode_steps=16_000)
         kept = with_latencies(target, 5, 8).kept
         target.drafting()
-        again = saved_again(target.baseline)
+        again = SAVED.validate_json(SAVED.dump_json(target.baseline))
         assert SAVED.dump_json(again) == SAVED.dump_json(target.baseline)
         assert again.summary(target.wall) == target.period
         assert again.kept.steps == kept.steps
@@ -192,8 +189,7 @@ class TestPersistence:
 
     def test_the_period_goes_on_after_a_restart_of_the_exporter(self):
         target = Target().plain(HOUR)
-        again = Target(saved_again(target.baseline))
-        again.wall = target.wall
+        again = Target(SAVED.validate_json(SAVED.dump_json(target.baseline)), target.wall)
         assert again.plain(HOUR).period.seconds == 2 * HOUR
 
     @pytest.mark.parametrize(

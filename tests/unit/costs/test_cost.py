@@ -33,13 +33,8 @@ def configured(*points, **more):
     return CostSettings(loads=loads, **more)
 
 
-def points_up_to(highest):
-    points = st.tuples(st.integers(1, 500), st.floats(0, highest))
-    return st.lists(points, min_size=2, max_size=6, unique_by=lambda at: at[0]).map(sorted)
-
-
-def cost(running=20.0, tokens=4.0, **known):
-    return CostSources(**known).at(running, tokens)
+POINTS = st.tuples(st.integers(1, 500), st.floats(0, 2))
+LOADS_AND_COSTS = st.lists(POINTS, min_size=2, max_size=6, unique_by=lambda point: point[0]).map(sorted)
 
 
 class TestSource:
@@ -61,18 +56,19 @@ class TestSource:
         ids=["measured here", "configured", "measured at another load", "typical"],
     )
     def test_the_most_certain_source_that_is_known_for_the_load_counts(self, known, source, token, load):
-        found = cost(30.0, **known)
+        found = CostSources(**known).at(30.0, 4.0)
         assert (found.source, found.running_requests) == (source, load)
         assert found.guess.token == pytest.approx(token)
 
     @pytest.mark.parametrize("method", ["", "draft_model", "ngram", "custom_class"])
     def test_unknown_stays_unknown(self, method):
-        assert cost(method=method) is None
+        assert CostSources(method=method).at(20.0, 4.0) is None
 
     def test_at_an_unknown_load_a_measured_cost_is_none_and_a_configured_one_that_of_all_loads(self):
-        assert cost(None, measured=measured(*BY_LOAD)) is None
-        assert cost(None, method="eagle3", measured=measured(*BY_LOAD)).source is CostSource.TYPICAL
-        found = cost(None, settings=configured(*BY_LOAD, fixed_cost_ratio=0.03))
+        curves = measured(*BY_LOAD)
+        assert CostSources(measured=curves).at(None, 4.0) is None
+        assert CostSources(measured=curves, method="eagle3").at(None, 4.0).source is CostSource.TYPICAL
+        found = CostSources(settings=configured(*BY_LOAD, fixed_cost_ratio=0.03)).at(None, 4.0)
         assert (found.source, tokens_of(found)) == (CostSource.CONFIGURED, pytest.approx((0.075, 0.1, 1.0)))
 
 
@@ -96,12 +92,12 @@ class TestRange:
     )
     def test_another_load_widens_it_by_the_ratio_of_the_loads(self, running, architecture, low, high):
         """Within a quarter at its load. A dense model costs more with more requests, a mixture also with fewer."""
-        found = cost(running, settings=self.SETTINGS, architecture=architecture)
+        found = CostSources(settings=self.SETTINGS, architecture=architecture).at(running, 4.0)
         assert tokens_of(found) == pytest.approx((low, 0.2, high))
 
     @pytest.mark.parametrize(("running", "low"), [(8, 0.075), (32, 0.075), (4, 0.075 / 4), (64, 0.075 / 4)])
     def test_longer_steps_wait_less_for_the_host(self, running, low):
-        found = cost(running, settings=self.SETTINGS, architecture=DENSE)
+        found = CostSources(settings=self.SETTINGS, architecture=DENSE).at(running, 4.0)
         assert steps_of(found) == pytest.approx((low, 0.1, 0.125))
 
     @given(
@@ -116,7 +112,7 @@ class TestRange:
             fixed_cost_ratio=st.floats(0, 1),
             running_requests=st.none() | st.floats(0.5, 300),
         ),
-        points=st.just([]) | points_up_to(2),
+        points=st.just([]) | LOADS_AND_COSTS,
     )
     def test_the_best_guess_is_between_the_lowest_and_the_highest_cost(
         self, method, architecture, running, tokens, settings, points
@@ -135,25 +131,25 @@ class TestByLoad:
         [(8, 0.1, 8), (20, 0.15, 20), (80, 0.5, 80), (128, 0.8, 128), (2, 0.1, 8), (0, 0.1, 8), (500, 0.8, 128)],
     )  # fmt: skip
     def test_straight_lines_between_and_the_nearest_end_beyond(self, running, expected, known_at):
-        found = cost(running, settings=configured(*BY_LOAD, fixed_cost_ratio=0.03))
+        found = CostSources(settings=configured(*BY_LOAD, fixed_cost_ratio=0.03)).at(running, 4.0)
         assert found.guess[:2] == pytest.approx((expected, 0.03))
         assert (found.source, found.running_requests) == (CostSource.CONFIGURED, known_at)
 
     def test_the_range_between_loads_contains_the_interpolation_by_doublings(self):
         # 16 is a third of the way from 8 to 32, and half of its two doublings: 0.133 and 0.150.
-        found = cost(16, settings=configured((8, 0.1), (32, 0.2)), architecture=DENSE)
+        found = CostSources(settings=configured((8, 0.1), (32, 0.2)), architecture=DENSE).at(16, 4.0)
         assert tokens_of(found) == pytest.approx((0.75 * 0.4 / 3, 0.4 / 3, 1.25 * 0.15))
         # A falling cost is below the line by doublings, and as a power of the load: 0.167, 0.150 and 0.141.
-        found = cost(16, settings=configured((8, 0.2), (32, 0.1)), architecture=DENSE)
+        found = CostSources(settings=configured((8, 0.2), (32, 0.1)), architecture=DENSE).at(16, 4.0)
         assert tokens_of(found) == pytest.approx((0.75 * 0.02**0.5, 0.5 / 3, 1.25 * 0.5 / 3))
         # One that falls to nothing has no power of the load.
-        found = cost(16, settings=configured((8, 0.2), (32, 0.0)), architecture=DENSE)
+        found = CostSources(settings=configured((8, 0.2), (32, 0.0)), architecture=DENSE).at(16, 4.0)
         assert tokens_of(found) == pytest.approx((0.75 * 0.1, 0.4 / 3, 1.25 * 0.4 / 3))
 
     def test_a_measured_cost_has_its_own_bounds_and_is_split_by_the_method(self):
         # The tangent of K^0.8 at 4 tokens leaves 0.8 of the cost for each token, so c0 is that of one.
         curves = measured((8, 0.14), method="eagle3")
-        found = cost(8, measured=curves, method="eagle3")
+        found = CostSources(measured=curves, method="eagle3").at(8, 4.0)
         assert steps_of(found) == pytest.approx((0.126, 0.14, 0.168))
 
     @pytest.mark.parametrize(
@@ -167,11 +163,6 @@ class TestCrossover:
     """Two tokens a step for four draft tokens: it pays up to c = 0.25."""
 
     WORK = DecodeWork(tokens=200, steps=100, drafts=100, draft_tokens=400)
-
-    @staticmethod
-    def model(*points, step=0.0, step_tokens=0.0):
-        known = tuple(CostAtLoad(load, Interval(c, c, c)) for load, c in points)
-        return CostSources(measured=(CostByLoad(known, CostSource.MEASURED, step, step_tokens),))
 
     @pytest.mark.parametrize(
         ("points", "step", "step_tokens", "expected"),
@@ -187,11 +178,12 @@ class TestCrossover:
         ],
     )
     def test_it_is_the_load_at_which_cost_and_gain_are_equal(self, points, step, step_tokens, expected):
-        known = self.model(*points, step=step, step_tokens=step_tokens)
-        assert known.crossover(self.WORK) == pytest.approx(expected)
+        known = tuple(CostAtLoad(load, Interval(c, c, c)) for load, c in points)
+        model = CostSources(measured=(CostByLoad(known, CostSource.MEASURED, step, step_tokens),))
+        assert model.crossover(self.WORK) == pytest.approx(expected)
 
     def test_an_idle_engine_has_none(self):
-        assert self.model((8, 0.1), (32, 0.4)).crossover(None) is None
+        assert CostSources(measured=measured((8, 0.1), (32, 0.4))).crossover(None) is None
 
     def test_a_measured_cost_at_one_load_leaves_it_to_the_configured_ones(self):
         settings = configured((8, 0.1), (40, 0.4))

@@ -16,6 +16,7 @@ from spec_decode_exporter.drops.drops import DropState, drafts_of
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.engine_windows import History
+from tests.conftest import make_sample
 
 SAVED = TypeAdapter(LearnedState)
 WALL = 1_790_000_000.0
@@ -28,8 +29,7 @@ class Engine:
     A step that drafts takes 1.4 plain ones; a request has its first token after 50 ms.
     """
 
-    def __init__(self, make_sample, method=EAGLE, moment=0.0):
-        self.make_sample = make_sample
+    def __init__(self, method=EAGLE, moment=0.0):
         self.history, self.learned, self.counters = History(300.0), Learned(), DraftCounters()
         self.learned.assume(method, POLICY)
         self.moment = self.begin = moment
@@ -40,8 +40,8 @@ class Engine:
         self.begin, self.counts, self.positions = self.moment, [0] * 7, []
         return self
 
-    def run(self, seconds, *, drafts=True, pause=False, tokens=4, length=3.0, step=0.02, shows=True):
-        """``drafts``: there are counters of speculation. ``shows``: and of its positions."""
+    def run(self, seconds, *, drafts=True, pause=False, tokens=4, length=3.0, step=0.02, counts_tokens=True):
+        """``drafts``: there are counters of speculation. ``counts_tokens``: and one of draft tokens."""
         for _ in range(seconds):
             self.moment += 1.0
             pauses = pause or not drafts
@@ -55,15 +55,15 @@ class Engine:
             self.positions += [0] * (tokens - len(self.positions))
             for place in range(tokens):
                 self.positions[place] += accepted // tokens + (place < accepted % tokens)
-            self._observe(drafts, shows)
+            self._observe(drafts, counts_tokens)
         return self
 
-    def _observe(self, drafts, shows):
-        *speculation, steps, nanoseconds, first, first_time = self.counts
-        sample = self.make_sample(
-            *(speculation if drafts else [None] * 3),
-            positions=tuple(self.positions) if drafts and shows else (),
-            generation_tokens=steps + speculation[2] + first,
+    def _observe(self, drafts, counts_tokens):
+        number, tokens, accepted, steps, nanoseconds, first, first_time = self.counts
+        sample = make_sample(
+            *((number, tokens if counts_tokens else None, accepted) if drafts else ()),
+            positions=tuple(self.positions) if drafts else (),
+            generation_tokens=steps + accepted + first,
             first_tokens=first,
             first_token_nanoseconds=first_time,
             prefix_cache_queries=20 * first,
@@ -90,30 +90,18 @@ class Engine:
         ((curve),) = self.learned.costs([arm.learned for arm in arms])
         return curve.source, curve.points[0].token
 
-    @property
-    def period(self):
-        return self.learned.baseline.summary(WALL + self.moment)
-
-
-@pytest.fixture(name="fed")
-def fed_fixture(make_sample):
-    return Engine(make_sample)
-
 
 @pytest.mark.parametrize(("tokens", "baseline"), [(5, None), (4, pytest.approx(3.0, abs=0.02))])
-def test_only_another_k_begins_the_baseline_again_after_a_restart(fed, tokens, baseline):
-    fed.run(200)
-    fed.restart()
-    fed.run(30, tokens=tokens)
+def test_only_another_k_begins_the_baseline_again_after_a_restart(tokens, baseline):
+    fed = Engine().run(200).restart().run(30, tokens=tokens)
     assert fed.baseline == baseline
 
 
 @pytest.mark.parametrize(
     "other", [DraftingMethod("mtp"), DraftingMethod("eagle3", "other"), DraftingMethod("mtp", "one")]
 )
-def test_another_drafter_begins_everything_again(make_sample, other):
-    fed = Engine(make_sample, DraftingMethod("eagle3", "one"))
-    fed.run(200)
+def test_another_drafter_begins_everything_again(other):
+    fed = Engine(DraftingMethod("eagle3", "one")).run(200)
     fed.learned.assume(other, POLICY)
     assert fed.baseline is None
 
@@ -129,26 +117,23 @@ class TestADrafterThatIsNotKnown:
             [DraftingMethod("eagle3", "one"), DraftingMethod(), DraftingMethod(draft_model="one")],
         ],
     )
-    def test_begins_nothing_again(self, fed, others):
-        fed.run(200)
+    def test_begins_nothing_again(self, others):
+        fed = Engine().run(200)
         for other in others:
             fed.learned.assume(other, POLICY)
         assert fed.baseline is not None
 
 
 class TestWhatIsSaved:
-    @pytest.fixture(name="saved")
-    def saved_fixture(self, fed):
-        fed.run(300)
-        return SAVED.validate_json(SAVED.dump_json(fed.learned.state))
+    @pytest.fixture(name="servers")
+    def servers_fixture(self):
+        """One that ran for five minutes, and one that remembers what was saved of it."""
+        fed, again = Engine().run(300), Engine()
+        again.learned.remember(SAVED.validate_json(SAVED.dump_json(fed.learned.state)))
+        return fed, again
 
-    @pytest.fixture(name="again")
-    def again_fixture(self, saved, make_sample):
-        again = Engine(make_sample)
-        again.learned.remember(saved)
-        return again
-
-    def test_is_there_at_once_after_a_restart_of_the_exporter(self, fed, again):
+    def test_is_there_at_once_after_a_restart_of_the_exporter(self, servers):
+        fed, again = servers
         assert again.baseline is None  # it is not known yet whether the engine is the same
         again.run(2)
         assert again.baseline == pytest.approx(fed.baseline, abs=0.002)
@@ -156,28 +141,29 @@ class TestWhatIsSaved:
     @pytest.mark.parametrize(
         "changed", [{"tokens": 3}, {"tokens": 0}, {"drafter": DraftingMethod("mtp")}, {"drops": DropState()}]
     )
-    def test_of_another_drafter_or_k_or_without_drops_is_ignored(self, saved, again, changed):
-        again.learned.remember(replace(saved, **changed))
+    def test_of_another_drafter_or_k_or_without_drops_is_ignored(self, servers, changed):
+        fed, again = servers
+        again.learned.remember(replace(fed.learned.state, **changed))
         again.run(2)
         assert again.baseline is None
 
-    def test_stays_while_a_server_that_shows_no_positions_yet_is_idle(self, fed, saved, again):
+    def test_stays_while_a_server_that_shows_no_positions_yet_is_idle(self, servers):
+        fed, again = servers
         again.run(1000, tokens=0, pause=True)
-        assert again.learned.state == saved
+        assert again.learned.state == fed.learned.state
         again.run(2)
         assert again.baseline == pytest.approx(fed.baseline, abs=0.002)
 
-    def test_is_with_the_k_it_was_learned_of_while_a_restarted_server_is_idle(self, fed):
-        fed.run(300)
-        fed.restart()
-        fed.run(30, tokens=0, pause=True)
+    def test_is_with_the_k_it_was_learned_of_while_a_restarted_server_is_idle(self):
+        fed = Engine().run(300).restart().run(30, tokens=0, pause=True)
         assert fed.history.tokens == 0
         assert fed.learned.state.tokens == 4
         assert fed.learned.state.drops.sudden.baseline.units > 1000
 
-    def test_is_ignored_if_the_engine_keeps_drafting_with_fewer_positions(self, saved, again):
+    def test_is_ignored_if_the_engine_keeps_drafting_with_fewer_positions(self, servers):
+        fed, again = servers
         again.run(60, tokens=3)
-        assert again.learned.state == saved
+        assert again.learned.state == fed.learned.state
         again.run(1, tokens=3)
         assert again.learned.state.tokens == 3
         again.run(60, tokens=3)
@@ -185,35 +171,35 @@ class TestWhatIsSaved:
 
 
 class TestTheBaseline:
-    def test_speculation_that_is_enabled_later_has_one(self, make_sample):
-        server = Engine(make_sample, DRAFT_MODEL).run(600, drafts=False)
+    def test_speculation_that_is_enabled_later_has_one(self):
+        server = Engine(DRAFT_MODEL).run(600, drafts=False)
         assert server.learned.costs() == ()
         source, token = server.restart().run(120).cost()
         assert source is CostSource.BASELINE
         assert token.guess == pytest.approx(0.1, rel=0.01)
-        assert server.period.name == "10 min without speculation on 21 September"
-        assert server.period.age_seconds == pytest.approx(140)
-        request = server.period
+        request = server.learned.baseline.summary(WALL + server.moment)
+        assert request.name == "10 min without speculation on 21 September"
+        assert request.age_seconds == pytest.approx(140)
         assert request.first_token_seconds == pytest.approx(0.05)
         assert request.prefix_hit_ratio == pytest.approx(0.85)
         histograms = server.learned.baseline.kept.histograms
         assert histograms.keys() == set(COMPARED)
         assert [each.counts[1] for each in histograms.values()] == pytest.approx([5 * 599] * 2, rel=0.02)
 
-    def test_latencies_are_compared_with_the_newest_requests_without_speculation(self, make_sample):
-        server = Engine(make_sample, DRAFT_MODEL).run(600, drafts=False)
-        arm = Engine(make_sample).run(1200, drafts=False)
+    def test_latencies_are_compared_with_the_newest_requests_without_speculation(self):
+        server = Engine(DRAFT_MODEL).run(600, drafts=False)
+        arm = Engine().run(1200, drafts=False)
         server.restart().run(120)
         own, others = server.learned.latency_baseline(), server.learned.latency_baseline([arm.learned])
         assert own.name == "10 min without speculation on 21 September"
         assert others.name == "20 min without speculation on 21 September"
         assert own.histograms[COMPARED[0]].counts == pytest.approx([5 * 599] * 2, rel=0.02)
-        assert Engine(make_sample).run(120).learned.latency_baseline() is None
+        assert Engine().run(120).learned.latency_baseline() is None
 
 
 class TestStepsWithoutDrafts:
-    def test_pauses_of_the_same_process_are_measured(self, make_sample):
-        server = Engine(make_sample, DRAFT_MODEL).run(600, drafts=False, step=0.04)
+    def test_pauses_of_the_same_process_are_measured(self):
+        server = Engine(DRAFT_MODEL).run(600, drafts=False, step=0.04)
         server.restart().run(120).run(120, pause=True).run(60)
         source, token = server.cost()
         assert source is CostSource.MEASURED
@@ -221,30 +207,30 @@ class TestStepsWithoutDrafts:
         first = undrafted_pass("draft_model").guess
         assert token.guess == pytest.approx(((1 + 4 * 0.1) * (1 + first) - 1) / 4, rel=0.01)
 
-    def test_those_of_an_arm_without_speculation_are_an_experiment(self, make_sample):
-        arm = Engine(make_sample, DRAFT_MODEL).run(300, drafts=False)
-        server = Engine(make_sample, DRAFT_MODEL).run(120)
+    def test_those_of_an_arm_without_speculation_are_an_experiment(self):
+        arm = Engine(DRAFT_MODEL).run(300, drafts=False)
+        server = Engine(DRAFT_MODEL).run(120)
         assert server.learned.costs() == ()
         source, token = server.cost(arm)
         assert source is CostSource.EXPERIMENT
         assert token.guess == pytest.approx(0.1, rel=0.01)
 
-    def test_they_survive_a_restart_of_the_exporter_even_with_another_k(self, make_sample):
-        server = Engine(make_sample, DRAFT_MODEL).run(120, pause=True).run(120)
+    def test_they_survive_a_restart_of_the_exporter_even_with_another_k(self):
+        server = Engine(DRAFT_MODEL).run(120, pause=True).run(120)
         saved = SAVED.validate_json(SAVED.dump_json(server.learned.state))
-        again = Engine(make_sample, DRAFT_MODEL, moment=1000.0)
+        again = Engine(DRAFT_MODEL, moment=1000.0)
         again.learned.remember(saved)
         assert again.run(120, tokens=3).cost()[0] is CostSource.MEASURED
 
-    def test_steps_that_search_in_vain_are_not_plain(self, make_sample):
+    def test_steps_that_search_in_vain_are_not_plain(self):
         ngram = DraftingMethod("ngram")
-        server = Engine(make_sample, ngram).run(120)
+        server = Engine(ngram).run(120)
         assert server.run(120, pause=True).learned.costs() == ()
 
 
 class TestUseByDraftTokens:
-    def test_each_number_has_its_own(self, make_sample):
-        server = Engine(make_sample, DRAFT_MODEL).run(121).run(120, pause=True)
+    def test_each_number_has_its_own(self):
+        server = Engine(DRAFT_MODEL).run(121).run(120, pause=True)
         server.restart().run(250, tokens=3)
         used = server.learned.used.sums(server.history.wall)
         assert list(used) == [0, 3, 4]
@@ -258,23 +244,22 @@ class TestUseByDraftTokens:
         assert used[0].sums.drafts == 0
 
     @pytest.mark.parametrize("known", [DRAFT_MODEL, DraftingMethod("ngram")])
-    def test_drafts_whose_tokens_are_unknown_count_for_no_number(self, make_sample, known):
-        server = Engine(make_sample, known)
-        server.make_sample = lambda drafts, _, *others, **more: make_sample(drafts, None, *others, **more)
+    def test_drafts_whose_tokens_are_unknown_count_for_no_number(self, known):
+        server = Engine(known)
         server.history.configure_tokens(6)
-        assert not server.run(250, tokens=0).learned.used.kept
+        assert not server.run(250, tokens=0, counts_tokens=False).learned.used.kept
         assert server.history.has_drafted
 
     @pytest.mark.parametrize("method", ["ngram", "suffix"])
-    def test_a_search_uses_the_number_that_it_may_draft(self, make_sample, method):
-        server = Engine(make_sample, DraftingMethod(method))
+    def test_a_search_uses_the_number_that_it_may_draft(self, method):
+        server = Engine(DraftingMethod(method))
         server.history.configure_tokens(6)
         assert server.run(300, tokens=4).learned.used.kept.keys() == {6}
 
-    def test_they_survive_a_restart_of_the_exporter_and_another_number(self, make_sample):
-        server = Engine(make_sample, DRAFT_MODEL).run(121).run(120, pause=True)
+    def test_they_survive_a_restart_of_the_exporter_and_another_number(self):
+        server = Engine(DRAFT_MODEL).run(121).run(120, pause=True)
         saved = SAVED.validate_json(SAVED.dump_json(server.learned.state))
-        again = Engine(make_sample, DRAFT_MODEL, moment=server.moment)
+        again = Engine(DRAFT_MODEL, moment=server.moment)
         again.learned.remember(replace(saved, tokens=5))
         again.run(90).run(60)
         used = again.learned.used.sums(again.history.wall)

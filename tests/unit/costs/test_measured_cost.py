@@ -1,5 +1,6 @@
 """Cost of a draft token from regressions over step times whose truth is known."""
 
+from dataclasses import dataclass, field
 from math import inf, isfinite, log
 from random import Random
 from statistics import mean
@@ -30,29 +31,30 @@ KAPPA = 1.25
 TOKENS = 3
 
 
+@dataclass
 class Server:
     """A server whose steps take 20 ms at a load of 24, longer with the load, with drafts, and with prefills."""
 
-    def __init__(self, growth=0.4, kappa=KAPPA, noise=0.02, prefill=0.0, seed=1):
-        self.growth, self.kappa, self.noise, self.prefill = growth, kappa, noise, prefill
-        self.random = Random(seed)
+    growth: float = 0.4
+    kappa: float = KAPPA
+    noise: float = 0.02
+    prefill: float = 0.0
+    random: Random = field(default_factory=lambda: Random(1))
 
     def poll(self, load, share, *, uncached=0.0, context=2000.0, seconds=1.0, prefills_of=1.0, slower=1.0):
         decode = 0.02 * (1 + self.growth * log(load / 24)) * (1 + (self.kappa - 1) * share)
         time = decode / (1 - self.prefill * uncached * prefills_of) * self.random.gauss(1, self.noise)
         number = load * seconds / (slower * time)
         drafting = share * number
-        return increment(
+        observed = increment(
             0.0, seconds, load=load, decode_steps=number, decode_nanoseconds=load * seconds * NANO,
             drafts=drafting, draft_tokens=TOKENS * drafting, prompt_tokens=context, first_tokens=1.0,
-        ), uncached  # fmt: skip
+        )  # fmt: skip
+        return StepSums.of(observed, uncached, WALL)
 
     def polls(self, polls, **changed):
-        for n, (load, share) in enumerate(polls):
-            yield StepSums.of(*self.poll(load, share, **changed), WALL + n)
-
-    def sums(self, polls, **changed):
-        return total(self.polls(polls, **changed))
+        """Return the sums of polls with these loads and shares, one after the other."""
+        return [self.poll(*each, **changed)._replace(wall=WALL + second) for second, each in enumerate(polls)]
 
     def times(self, polls, **changed):
         times = StepTimes()
@@ -61,8 +63,8 @@ class Server:
         return times
 
 
-def ratio_of(polls):
-    return step_ratio(total(StepSums.of(*each, WALL) for each in polls))
+ALWAYS, NEVER = ([(24.0, share)] * 600 for share in (1.0, 0.0))
+"""Loads and shares of polls in which every step drafts, and none does."""
 
 
 def mixed(number=600, low=20.0, high=28.0, seed=2):
@@ -96,15 +98,11 @@ def banded(number=900, band=(23.5, 24.5), seed=2, low=18.0, high=30.0):
     return [(load, 1 - share) for load, share in zip(loads, inside, strict=True)]
 
 
-def always(number=600, share=1.0, load=24.0):
-    return [(load, share)] * number
-
-
 class TestTheRatio:
     @pytest.mark.parametrize("growth", [0.0, 0.4, 1.0])
     @pytest.mark.parametrize("polls", [mixed(), paused()], ids=["independent", "threshold"])
     def test_the_truth_is_inside(self, growth, polls):
-        found = step_ratio(Server(growth).sums(polls))
+        found = step_ratio(total(Server(growth).polls(polls)))
         assert found.low < KAPPA < found.high
 
     @pytest.mark.parametrize(
@@ -117,25 +115,25 @@ class TestTheRatio:
         ids=["that share the steps", "beside noise that is not theirs", "that are short"],
     )
     def test_prefills_are_left_out(self, server, prompts, number, within):
-        found = ratio_of(with_prompts(Server(**server), *prompts, number))
+        found = step_ratio(total(with_prompts(Server(**server), *prompts, number)))
         assert found.guess == pytest.approx(KAPPA, rel=within)
         assert found.low < KAPPA < found.high
 
     @pytest.mark.parametrize(
         "polls",
         [
-            always(),
-            always(share=0.0),
+            ALWAYS,
+            NEVER,
             [(20.0, 0.95), (28.0, 1.0)] * 300,
-            [*always(300, share=0.5), *always(300, share=0.55)],
+            [(24.0, 0.5)] * 300 + [(24.0, 0.55)] * 300,
         ],
     )
     def test_without_plain_and_drafting_polls_it_is_unknown(self, polls):
-        assert step_ratio(Server().sums(polls)) is None
+        assert step_ratio(total(Server().polls(polls))) is None
 
     def test_where_a_schedule_pauses_by_load_alone_both_extremes_of_growth_are_possible(self):
-        found = step_ratio(Server(noise=0.002).sums(paused()))
-        flat = step_ratio(Server(growth=0.0, noise=0.002).sums(paused()))
+        found = step_ratio(total(Server(noise=0.002).polls(paused())))
+        flat = step_ratio(total(Server(growth=0.0, noise=0.002).polls(paused())))
         for each in (found, flat):
             assert each.high - each.low > 3 * LEAST_ERROR * KAPPA
 
@@ -145,23 +143,24 @@ class TestTheRatio:
             server.poll(load, share, uncached=random.uniform(1000, 3000), prefills_of=share)
             for load, share in mixed()
         ]
-        found = ratio_of(polls)
+        found = step_ratio(total(polls))
         assert found.low < KAPPA < found.high
 
     def test_prefills_that_take_longer_than_a_plain_step_leave_nothing_known(self):
-        long = ratio_of(with_prompts(Server(prefill=0.00015, noise=0.005), 1000, 3500, 900))
+        long = step_ratio(total(with_prompts(Server(prefill=0.00015, noise=0.005), 1000, 3500, 900)))
         assert long.low < KAPPA < long.high
-        assert ratio_of(with_prompts(Server(prefill=0.0002, noise=0.005), 2500, 3500, 900)) is None
+        longer = with_prompts(Server(prefill=0.0002, noise=0.005), 2500, 3500, 900)
+        assert step_ratio(total(longer)) is None
 
     def test_what_is_usual_decides_what_the_polls_do_not_tell(self):
         usual, _ = USUAL_GROWTH
-        polls = [*always(300, load=20.0), *always(300, share=0.0, load=26.0)]
-        found = step_ratio(Server(usual / (1 + usual * log(24 / 20)), noise=0.0).sums(polls))
+        server = Server(usual / (1 + usual * log(24 / 20)), noise=0.0)
+        found = step_ratio(total(server.polls([(20.0, 1.0)] * 300 + [(26.0, 0.0)] * 300)))
         assert found.guess == pytest.approx(KAPPA, rel=0.001)
 
     def test_noise_does_not_pass_for_growth(self):
-        few = (Server(0.3, noise=0.1, seed=seed).sums(paused(60, seed=seed)) for seed in range(8))
-        assert mean(abs(step_ratio(each).guess - KAPPA) for each in few) < 0.06 * KAPPA
+        few = (Server(0.3, noise=0.1, random=Random(seed)).polls(paused(60, seed=seed)) for seed in range(8))
+        assert mean(abs(step_ratio(total(polls)).guess - KAPPA) for polls in few) < 0.06 * KAPPA
 
     def test_slow_steps_that_admit_fewer_prompts_do_not_make_prefills_shorten_steps(self):
         server, random, polls = Server(kappa=3.0, noise=0.0), Random(3), []
@@ -169,43 +168,41 @@ class TestTheRatio:
             slower = random.choice([1.0, 1.0, 2.0])
             prompts = random.uniform(20, 180) * (1.0 if slower == 1 else 0.6)
             polls.append(server.poll(24.0, share, uncached=prompts, slower=slower))
-        found = ratio_of(polls)
+        found = step_ratio(total(polls))
         assert found.guess == pytest.approx(3.0, rel=0.1)
         assert found.high - found.low < 0.8
 
     def test_growth_beyond_that_of_the_load_is_not_believed(self):
-        found = step_ratio(Server(growth=2.5, noise=0.002).sums(paused()))
-        possible = step_ratio(Server(growth=0.8, noise=0.002).sums(paused()))
+        found = step_ratio(total(Server(growth=2.5, noise=0.002).polls(paused())))
+        possible = step_ratio(total(Server(growth=0.8, noise=0.002).polls(paused())))
         assert found.guess < KAPPA - 0.05
         assert possible.guess == pytest.approx(KAPPA, abs=0.03)
 
 
 class TestPlainStepsOfOthers:
-    def drafting(self, **changed):
-        return Server(noise=0.0).sums(always(), **changed)
-
-    def plain(self, number=600, **changed):
-        return Server(noise=0.0).sums(always(number, share=0.0), **changed)
+    EXACT = Server(noise=0.0)
+    DRAFTING, PLAIN = total(EXACT.polls(ALWAYS)), total(EXACT.polls(NEVER))
 
     def test_they_are_added_to_the_same_sums(self):
-        found = step_ratio(self.drafting(), self.plain())
+        found = step_ratio(self.DRAFTING, self.PLAIN)
         assert found.guess == pytest.approx(KAPPA)
         assert found.high - KAPPA == pytest.approx(KAPPA - found.low)
 
     def test_a_day_of_them_does_not_hide_a_minute_of_drafts(self):
-        found = step_ratio(Server(noise=0.0).sums(always(60)), self.plain(seconds=144.0))
+        minute, day = self.EXACT.polls(ALWAYS[:60]), self.EXACT.polls(NEVER, seconds=144.0)
+        found = step_ratio(total(minute), total(day))
         assert found.guess == pytest.approx(KAPPA)
 
     def test_those_of_another_day_are_less_certain(self):
-        same, other = (step_ratio(self.drafting(), self.plain(), another_day=day) for day in (False, True))
+        same, other = (step_ratio(self.DRAFTING, self.PLAIN, another_day=day) for day in (False, True))
         assert other.guess == same.guess
         assert other.low == pytest.approx(same.low / (1 + ANOTHER_DAY))
         assert other.high == pytest.approx(same.high / (1 - ANOTHER_DAY))
 
     @pytest.mark.parametrize("ratio", [0.25, 0.5, 2.0, 4.0])
     def test_longer_contexts_take_longer_plain_steps(self, ratio):
-        same = step_ratio(self.drafting(), self.plain())
-        found = step_ratio(self.drafting(context=2000.0 * ratio), self.plain())
+        same = step_ratio(self.DRAFTING, self.PLAIN)
+        found = step_ratio(total(self.EXACT.polls(ALWAYS, context=2000.0 * ratio)), self.PLAIN)
         assert found.guess == pytest.approx(1 + (KAPPA * ratio**-0.25 - 1), rel=1e-6)
         ends = sorted((1.0, ratio**0.75))
         assert found.low == pytest.approx(same.low / ends[1], rel=1e-6)
@@ -227,28 +224,28 @@ class TestTheCost:
         near = {"low": 23.9, "high": 24.1}
         assert costs([Server().times(mixed(int(MIN_SECONDS) - 1, **near))], [], "") == ()
         assert costs([Server().times(mixed(200, **near))], [], "") != ()
-        others = [StepsWithoutSpeculation(CostSource.BASELINE, [Server().times(always(share=0.0))])]
+        others = [StepsWithoutSpeculation(CostSource.BASELINE, [Server().times(NEVER)])]
         seconds = int(MIN_SECONDS_BESIDE)
-        assert costs([Server().times(always(seconds - 1))], others, "") == ()
-        assert costs([Server().times(always(seconds + 1))], others, "") != ()
+        assert costs([Server().times(ALWAYS[: seconds - 1])], others, "") == ()
+        assert costs([Server().times(ALWAYS[: seconds + 1])], others, "") != ()
 
     def test_the_engine_s_own_plain_steps_precede_those_of_others(self):
-        plain = Server(noise=0.0).times(always(share=0.0))
+        plain = Server(noise=0.0).times(NEVER)
         others = [
             StepsWithoutSpeculation(CostSource.EXPERIMENT, [plain]),
             StepsWithoutSpeculation(CostSource.BASELINE, [plain]),
         ]
         assert [each.source for each in costs([Server().times(mixed())], others, "")] == [CostSource.MEASURED]
-        drafting = Server(noise=0.0).times(always())
+        drafting = Server(noise=0.0).times(ALWAYS)
         assert [each.source for each in costs([drafting], others, "")] == [CostSource.EXPERIMENT]
         assert [each.source for each in costs([drafting], others[1:], "")] == [CostSource.BASELINE]
         assert costs([drafting], [], "") == ()
 
     def test_steps_at_loads_a_little_apart_show_the_cost_if_none_are_near(self):
-        levels = Server(noise=0.0).times([*always(300, load=16.0), *always(300, share=0.0, load=23.0)])
+        levels = Server(noise=0.0).times([(16.0, 1.0)] * 300 + [(23.0, 0.0)] * 300)
         ((curve),) = costs([levels], [], "")
         assert {each.running_requests for each in curve.points} == {16.0}
-        apart = Server(noise=0.0).times([*always(300, load=8.0), *always(300, share=0.0, load=23.0)])
+        apart = Server(noise=0.0).times([(8.0, 1.0)] * 300 + [(23.0, 0.0)] * 300)
         assert costs([apart], [], "") == ()
 
     def test_a_narrow_band_of_loads_without_drafts_shows_it(self):
@@ -297,8 +294,8 @@ class TestTheCost:
             assert highest == pytest.approx(kappa * (1 + (share / (1 - share) if is_limited else 5.0)))
 
     def test_sums_of_a_restored_state_that_contradict_each_other_give_finite_costs_or_none(self):
-        others = [StepsWithoutSpeculation(CostSource.BASELINE, [Server().times(always(share=0.0))])]
-        ((place, sums),) = Server().times(always()).places.items()
+        others = [StepsWithoutSpeculation(CostSource.BASELINE, [Server().times(NEVER)])]
+        ((place, sums),) = Server().times(ALWAYS).places.items()
         changes = [{name: value} for name in sums._fields[1:-1] for value in (0.0, 5e-324, 1e30)]
         for number in range(len(sums.triangle)):
             before, after = sums.triangle[:number], sums.triangle[number + 1 :]

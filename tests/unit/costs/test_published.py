@@ -23,14 +23,13 @@ EXCLUDED = {"noal": "no acceptance length", "weak": "a number is missing or esti
 """Values of the column ``kind`` of rows that do not count, and the reason."""
 
 
-def step(source, extra, *, load=8.0, tokens=3, method="eagle3"):
-    length = 2.0
-    kappa = 1 + extra * tokens ** POWERS[KINDS[method]]
-    return PublishedStep(source, method, load, tokens, length, length / kappa)
-
-
-def steps(*extras, **more):
-    return [step(f"source {place}", extra, **more) for place, extra in enumerate(extras)]
+def steps(*extras, source=None, load=8.0):
+    """Steps of two tokens, of drafts of three, with these extra costs of a token; each of an own source."""
+    kappas = [1 + extra * 3 ** POWERS[KINDS["eagle3"]] for extra in extras]
+    return [
+        PublishedStep(source or f"source {place}", "eagle3", load, 3, 2.0, 2.0 / kappa)
+        for place, kappa in enumerate(kappas)
+    ]
 
 
 ROWS = tuple(enumerate(data_rows("published.csv"), 2))  # lines of the table
@@ -68,14 +67,14 @@ class TestRule:
 
     def test_a_source_weighs_as_much_as_the_root_of_the_number_of_its_rows(self):
         """Sixteen rows of one source weigh as much as those of four others."""
-        many = [step("many", 0.1) for _ in range(16)]
+        many = steps(*[0.1] * 16, source="many")
         assert costs_near([*many, *steps(0.3, 0.4, 0.5)], LAYER, 8.0).range.guess == pytest.approx(0.1)
         assert costs_near([*many, *steps(0.3, 0.4, 0.5, 0.6, 0.7)], LAYER, 8.0).range.guess == pytest.approx(
             0.3
         )
 
     def test_rows_near_the_load_count_and_all_where_too_few_sources_are_near(self):
-        near, far = steps(0.1, 0.2, 0.3, 0.4), [step("far", 9.0, load=65.0)]
+        near, far = steps(0.1, 0.2, 0.3, 0.4), steps(9.0, source="far", load=65.0)
         assert len(costs_near([*near, *far], LAYER, 8.0).extras) == len(near)
         assert len(costs_near([*near, *far], LAYER, 9.0).extras) == len(near) + 1
         assert len(costs_near([*near[1:], *far], LAYER, 8.0).extras) == len(near)
@@ -90,7 +89,7 @@ class TestRule:
 
     @pytest.mark.parametrize(("extra", "paying"), [(0.05, 0), (0.1, 0), (0.101, 1), (0.35, 3), (9.0, 4)])
     def test_the_share_counts_the_rows_alike(self, extra, paying):
-        share = costs_near([*steps(0.1, 0.2, 0.3), step("source 3", 0.4)], LAYER, 8.0).paid_by(extra)
+        share = costs_near(steps(0.1, 0.2, 0.3, 0.4), LAYER, 8.0).paid_by(extra)
         assert (share.paying, share.costs, share.ratio) == (paying, 4, paying / 4)
 
     @pytest.mark.parametrize(

@@ -13,24 +13,16 @@ POLLS = st.lists(st.tuples(st.floats(0.5, 100), NUMBERS, NUMBERS, NUMBERS), min_
 """Weight, two regressors, outcome."""
 
 
-def summed(polls):
-    triangles = [upper_triangle((1.0, *rest), weight) for weight, *rest in polls]
-    return gram_matrix([sum(column) for column in zip(*triangles, strict=True)], 4)
-
-
 def fitted(polls, regressors=(0, 1, 2)):
-    return fit(summed(polls), regressors, regressors, 3, len(polls))
-
-
-def residuals(polls, coefficients):
-    constant, first, second = coefficients
-    return [(w, y - constant - first * a - second * b, a, b) for w, a, b, y in polls]
+    triangles = [upper_triangle((1.0, *rest), weight) for weight, *rest in polls]
+    gram = gram_matrix([sum(column) for column in zip(*triangles, strict=True)], 4)
+    return fit(gram, regressors, regressors, 3, len(polls))
 
 
 @given(POLLS)
 def test_residuals_are_orthogonal_to_each_regressor(polls):
-    found = fitted(polls)
-    rest = residuals(polls, found.coefficients)
+    constant, first, second = fitted(polls).coefficients
+    rest = [(w, y - constant - first * a - second * b, a, b) for w, a, b, y in polls]
     scale = sum(w for w, *_ in polls) * 100
     for regressor in ((lambda _a, _b: 1.0), (lambda a, _b: a), (lambda _a, b: b)):
         assert sum(w * e * regressor(a, b) for w, e, a, b in rest) == pytest.approx(0, abs=1e-6 * scale)

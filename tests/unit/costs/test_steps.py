@@ -41,10 +41,6 @@ def polled(second=0, **changed):
     return increment(float(second), second + 1.0, load=9.0, **(counts | changed))
 
 
-def uncached(sums):
-    return sums.gram[0][RATE] / sums.gram[0][0]
-
-
 class TestReading:
     def test_a_poll_has_its_regressors(self):
         read = StepReader().read(polled(), WALL)
@@ -55,13 +51,11 @@ class TestReading:
         assert means == pytest.approx([1, 0.75, log(8), 8, 0.75 * log(8), 6, 400, 300, 0.02])
 
     def test_prefills_are_those_of_this_poll_and_the_one_before(self):
-        reader = StepReader()
-        assert uncached(reader.read(polled(0), WALL)) == 400
-        assert uncached(reader.read(polled(1, prefix_cache_hits=1000), WALL)) == 200
-        assert uncached(reader.read(polled(2, prefix_cache_hits=1000), WALL)) == 0
-        assert reader.read(polled(3, decode_steps=0), WALL) is None
-        assert uncached(reader.read(polled(4, prefix_cache_hits=1000), WALL)) == 200
-        assert uncached(reader.read(polled(9), WALL)) == 400, "the poll before is unknown"
+        reader, cached, none = StepReader(), {"prefix_cache_hits": 1000}, {"decode_steps": 0}
+        polls = ((0, {}), (1, cached), (2, cached), (3, none), (4, cached), (9, {}))
+        read = [reader.read(polled(second, **changed), WALL) for second, changed in polls]
+        uncached = [sums and sums.gram[0][RATE] / sums.gram[0][0] for sums in read]
+        assert uncached == [400, 200, 0, None, 200, 400], "the poll before the last one is unknown"
 
     def test_every_step_drafts_if_every_step_searches(self):
         assert StepReader().read(polled(), WALL, every_step_drafts=True).drafting == 400

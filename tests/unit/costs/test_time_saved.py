@@ -13,28 +13,24 @@ MIDNIGHT = 20_718 * DAY_SECONDS
 NOON = MIDNIGHT + DAY_SECONDS / 2
 
 
-def estimate(value, lower=None, upper=None):
-    return Estimate(value, value if lower is None else lower, value if upper is None else upper, 0.0)
-
+TWICE = Estimate(2.0, 2.0, 2.0, 0.0)
 
 speedups = (
-    st.tuples(*[st.floats(0.01, 20.0)] * 3).map(sorted).map(lambda its: estimate(its[1], its[0], its[2]))
+    st.tuples(*[st.floats(0.01, 20.0)] * 3)
+    .map(sorted)
+    .map(lambda bounds: Estimate(bounds[1], bounds[0], bounds[2], 0.0))
 )
 polls = st.lists(st.tuples(st.integers(0, 10**15), st.none() | speedups), max_size=20)
-
-
-def added(polls, wall=NOON):
-    """Return the sums after polls of some nanoseconds of decoding each."""
-    saved, decoded = TimeSaved(), 0
-    for nanoseconds, speedup in polls:
-        decoded += nanoseconds
-        saved.add(decoded, speedup, wall)
-    return saved
+"""Nanoseconds of decoding, and the speed-up."""
 
 
 @given(polls)
 def test_bounds_are_ordered_and_only_time_with_bounds_is_counted(polls):
-    total = added(polls).total
+    saved, decoded = TimeSaved(), 0
+    for nanoseconds, speedup in polls:
+        decoded += nanoseconds
+        saved.add(decoded, speedup, NOON)
+    total = saved.total
     value, lower, upper = total.saved
     assert lower <= value <= upper
     assert total.actual == pytest.approx(sum(spent for spent, speedup in polls if speedup) / NANO)
@@ -44,7 +40,7 @@ def test_bounds_are_ordered_and_only_time_with_bounds_is_counted(polls):
 def test_a_new_day_begins_at_midnight_and_the_sums_of_the_process_continue():
     saved = TimeSaved()
     for n, wall in enumerate((MIDNIGHT - 2.0, MIDNIGHT - 1.0, MIDNIGHT, MIDNIGHT + 1.0), 1):
-        saved.add(n * NANO, estimate(2.0), wall)
+        saved.add(n * NANO, TWICE, wall)
     assert (saved.total.actual, saved.today) == (4.0, DayTime(MIDNIGHT, DecodeTime(2.0, 4.0, 4.0, 4.0)))
     saved.add(4 * NANO, None, MIDNIGHT + DAY_SECONDS)
     assert saved.today == DayTime()
@@ -65,13 +61,13 @@ def test_the_day_continues_after_a_restart_of_the_exporter_and_the_counters_begi
     saved = TimeSaved()
     saved.today = DayTime(restored, DecodeTime(2.0, 4.0, 4.0, 4.0)) if restored else DayTime()
     assert saved.total == DecodeTime()
-    saved.add(NANO, estimate(2.0), first)
+    saved.add(NANO, TWICE, first)
     assert (saved.total.actual, saved.today) == (1.0, today)
 
 
 def test_the_sum_of_a_day_begins_again_with_another_source_of_the_cost():
     saved = TimeSaved()
-    saved.add(1 * NANO, estimate(3.0), NOON, CostSource.TYPICAL)
-    saved.add(2 * NANO, estimate(0.5), NOON + 60, CostSource.BASELINE)
+    saved.add(1 * NANO, Estimate(3.0, 3.0, 3.0, 0.0), NOON, CostSource.TYPICAL)
+    saved.add(2 * NANO, Estimate(0.5, 0.5, 0.5, 0.0), NOON + 60, CostSource.BASELINE)
     assert saved.today == DayTime(NOON + 60, DecodeTime(1.0, 0.5, 0.5, 0.5), CostSource.BASELINE)
     assert saved.total.actual == 2.0, "counters never fall"
