@@ -1,7 +1,7 @@
 """The application: headers of every response, reloads, and internal errors."""
 
-import asyncio
 import gc
+from unittest.mock import AsyncMock
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,11 +12,12 @@ from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.web.application import create_app
 from tests.unit.web.pages import watched
+from tests.unit.web.plain_state import plain_state
 
 
 @pytest.fixture
-async def client(aiohttp_client, make_state):
-    return await aiohttp_client(create_app(make_state()), skip_auto_headers=["Accept-Encoding", "Accept"])
+async def client(aiohttp_client):
+    return await aiohttp_client(create_app(plain_state()), skip_auto_headers=["Accept-Encoding", "Accept"])
 
 
 EVERYWHERE = {
@@ -45,20 +46,15 @@ async def test_every_response_has_the_security_headers(client):
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'self';")
 
 
-def rows():
-    return [each for each in gc.get_objects() if isinstance(each, EngineView | TargetView)]
-
-
 @pytest.mark.parametrize("path", ["/", "/fragment"])
-async def test_a_page_leaves_no_engine_to_the_garbage_collector(aiohttp_client, make_state, path):
-    taken = asyncio.get_running_loop().create_future()
-    taken.set_result(await watched())
-    client = await aiohttp_client(create_app(make_state(snapshot=lambda: taken)))
+async def test_a_page_leaves_no_engine_to_the_garbage_collector(aiohttp_client, path):
+    taken = AsyncMock(return_value=await watched())
+    client = await aiohttp_client(create_app(plain_state(snapshot=taken)))
     gc.collect()
     gc.disable()
-    before = len(rows())  # other tests keep some
+    before = sum(isinstance(each, EngineView | TargetView) for each in gc.get_objects())  # of other tests
     assert (await client.get(path)).status == 200
-    after = len(rows())
+    after = sum(isinstance(each, EngineView | TargetView) for each in gc.get_objects())
     gc.enable()
     assert after <= before
 
@@ -86,11 +82,9 @@ async def test_an_unknown_path_of_the_api_is_a_problem_in_a_browser_too(client):
 @pytest.mark.parametrize(
     ("path", "content_type"), [("/metrics", "text/plain"), ("/api/v1/snapshot", "application/problem+json")]
 )
-async def test_an_unexpected_error_stays_in_the_log(aiohttp_client, make_state, path, content_type):
-    async def fail():
-        raise RuntimeError("password=secret")
-
-    client = await aiohttp_client(create_app(make_state(snapshot=fail)))
+async def test_an_unexpected_error_stays_in_the_log(aiohttp_client, path, content_type):
+    fail = AsyncMock(side_effect=RuntimeError("password=secret"))
+    client = await aiohttp_client(create_app(plain_state(snapshot=fail)))
     with capture_logs() as logs:
         answer = await client.get(path)
     assert (answer.status, answer.content_type) == (500, content_type)
@@ -101,11 +95,9 @@ async def test_an_unexpected_error_stays_in_the_log(aiohttp_client, make_state, 
     assert [(log["event"], log["path"]) for log in logs] == [("request_failed", path)]
 
 
-async def test_a_failed_reload_reports_the_position_of_the_error(aiohttp_client, make_state):
-    async def reload_badly():
-        raise ConfigError((Problem("exporter.yml:3", "targets[0].url", "is not a URL"),))
-
-    client = await aiohttp_client(create_app(make_state(reload=reload_badly)))
+async def test_a_failed_reload_reports_the_position_of_the_error(aiohttp_client):
+    error = ConfigError([Problem("exporter.yml:3", "targets[0].url", "is not a URL")])
+    client = await aiohttp_client(create_app(plain_state(reload=AsyncMock(side_effect=error))))
     answer = await client.post("/-/reload")
     assert answer.status == 500
     assert "exporter.yml:3" in await answer.text()

@@ -8,14 +8,15 @@ from yarl import URL
 
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.documentation import rendered, served
+from tests.unit.web.plain_state import plain_state
 
 FILES = [path for path in served() if path.startswith("files/")]
 PAGES = ["/docs/", "/docs/files/", *(f"/docs/{path}" for path in served() if path not in FILES)]
 
 
 @pytest.fixture
-async def client(aiohttp_client, make_state):
-    return await aiohttp_client(create_app(make_state()))
+async def client(aiohttp_client):
+    return await aiohttp_client(create_app(plain_state()))
 
 
 async def test_every_document_is_html_and_all_its_links_and_anchors_lead_somewhere(client):

@@ -9,6 +9,7 @@ from multidict import CIMultiDict
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.hosts import AllowedHosts, parse_authority, parse_external_url
+from tests.unit.web.plain_state import plain_state
 
 NAMES = AllowedHosts.parse(["exporter.example.com", "*.svc.cluster.local"])
 
@@ -57,8 +58,8 @@ def test_an_invalid_host_name_is_rejected_with_the_remedy(text):
         AllowedHosts.parse([text])
 
 
-async def test_a_host_that_is_not_allowed_gets_421(aiohttp_client, make_state):
-    client = await aiohttp_client(create_app(make_state(allowed_hosts=NAMES)))
+async def test_a_host_that_is_not_allowed_gets_421(aiohttp_client):
+    client = await aiohttp_client(create_app(plain_state(allowed_hosts=NAMES)))
     for path in ("/", "/metrics", "/config", "/api/v1/snapshot", "/docs/", "/-/healthy", "/no/such"):
         answer = await client.get(path, headers={"Host": "evil.example"})
         assert answer.status == 421
@@ -79,8 +80,8 @@ async def test_a_host_that_is_not_allowed_gets_421(aiohttp_client, make_state):
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400),
     ],
 )
-async def test_no_other_form_of_a_request_bypasses_the_allowed_hosts(make_state, head, status):
-    async with TestServer(create_app(make_state(allowed_hosts=NAMES))) as server:
+async def test_no_other_form_of_a_request_bypasses_the_allowed_hosts(head, status):
+    async with TestServer(create_app(plain_state(allowed_hosts=NAMES))) as server:
         reader, writer = await asyncio.open_connection(server.host, server.port)
         writer.write(head)
         assert int((await reader.readline()).split()[1]) == status

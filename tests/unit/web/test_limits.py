@@ -1,6 +1,7 @@
 """Limits of concurrent requests."""
 
 import asyncio
+from unittest.mock import AsyncMock
 
 import pytest
 from aiohttp import web
@@ -9,39 +10,36 @@ from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import limits as module
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.limits import Limit
+from tests.unit.web.plain_state import plain_state
 
 
-@pytest.fixture
-async def limited(aiohttp_client):
-    """Return a client of pages that share one place: one fails, one begins, and waits until it may go on."""
-    begun, go_on, app, limit = asyncio.Event(), asyncio.Event(), web.Application(), Limit(1)
+async def test_a_handler_that_fails_frees_its_place(aiohttp_client):
+    handler, app = (
+        AsyncMock(side_effect=[ZeroDivisionError, ZeroDivisionError, web.Response()]),
+        web.Application(),
+    )
+    app.router.add_get("/", Limit(1).limit(handler))
+    client = await aiohttp_client(app)
+    assert [(await client.get("/")).status for _ in range(3)] == [500, 500, 200]
 
-    async def fail(_request):
-        raise ZeroDivisionError
+
+async def test_a_request_that_waits_too_long_gets_503_and_its_connection_is_closed(
+    aiohttp_client, monkeypatch
+):
+    """Requests that were sent ahead would hold the connection, each for some seconds."""
+    begun, go_on, app = asyncio.Event(), asyncio.Event(), web.Application()
 
     async def wait(_request):
         begun.set()
         await go_on.wait()
         return web.Response()
 
-    for path, handler in (("/fail", fail), ("/wait", wait)):
-        app.router.add_get(path, limit.limit(handler))
-    return await aiohttp_client(app), begun, go_on
-
-
-async def test_a_handler_that_fails_frees_its_place(limited):
-    client, _, go_on = limited
-    go_on.set()
-    assert [(await client.get(path)).status for path in ("/fail", "/fail", "/wait")] == [500, 500, 200]
-
-
-async def test_a_request_that_waits_too_long_gets_503_and_its_connection_is_closed(limited, monkeypatch):
-    """Requests that were sent ahead would hold the connection, each for some seconds."""
-    client, begun, go_on = limited
+    app.router.add_get("/", Limit(1).limit(wait))
+    client = await aiohttp_client(app)
     monkeypatch.setattr(module, "WAIT_SECONDS", 0)
-    first = asyncio.create_task(client.get("/wait"))
+    first = asyncio.create_task(client.get("/"))
     await begun.wait()
-    answer = await client.get("/wait")
+    answer = await client.get("/")
     assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
     assert answer.headers["Connection"] == "close"
     go_on.set()
@@ -51,7 +49,7 @@ async def test_a_request_that_waits_too_long_gets_503_and_its_connection_is_clos
 @pytest.mark.parametrize(
     "path", ["/", "/fragment", "/api/v1/snapshot", "/api/v1/engines/x", "/api/v1/requests"]
 )
-async def test_large_pages_take_no_place_of_the_metrics(aiohttp_client, make_state, until, path):
+async def test_large_pages_take_no_place_of_the_metrics(aiohttp_client, until, path):
     never, begun = asyncio.Event(), []
 
     async def taken():
@@ -60,7 +58,7 @@ async def test_large_pages_take_no_place_of_the_metrics(aiohttp_client, make_sta
             await never.wait()
         return Snapshot(number=1)
 
-    client = await aiohttp_client(create_app(make_state(snapshot=taken)))
+    client = await aiohttp_client(create_app(plain_state(snapshot=taken)))
     asked = [asyncio.create_task(client.get(path)) for _ in range(12)]
     await until(lambda: len(begun) == 8)
     assert (await client.get("/metrics")).status == 200

@@ -6,6 +6,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.server import (
     ListenAddress,
     ListenError,
@@ -14,7 +15,9 @@ from spec_decode_exporter.web.server import (
     parse_listen_address,
     serve,
 )
+from tests.unit.web.plain_state import plain_state
 
+HEALTHY = "spec-decode-exporter is healthy.\n"
 INVALID = "7732 : localhost localhost: :65536 :-1 ::1:7732 [::1] http://x:1 u@h:1"
 
 
@@ -42,12 +45,7 @@ def test_an_invalid_address_is_rejected_with_the_remedy(value):
 
 @pytest.fixture
 def app():
-    async def answer(_request):
-        return web.Response(text="here")
-
-    app = web.Application()
-    app.router.add_get("/", answer)
-    return app
+    return create_app(plain_state())
 
 
 async def test_a_port_in_use_is_named_and_nothing_else_stays_bound(app):
@@ -72,7 +70,10 @@ def address(tmp_path):
 
 async def text_at(address):
     connector = aiohttp.UnixConnector(str(address))
-    async with aiohttp.ClientSession(connector=connector) as session, session.get("http://local/") as answer:
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        session.get("http://local/-/healthy") as answer,
+    ):
         return await answer.text()
 
 
@@ -84,7 +85,7 @@ async def test_a_unix_socket_replaces_a_stale_one_has_no_tls_and_is_removed_on_c
     assert server.urls[0].startswith("https://127.0.0.1:")
     assert server.urls[1] == f"unix:{address}"
     assert stat.S_IMODE(address.stat().st_mode) == 0o660
-    assert await text_at(address) == "here"
+    assert await text_at(address) == HEALTHY
     await server.close()
     assert not address.exists()
 
@@ -94,7 +95,7 @@ async def test_a_client_of_a_unix_socket_needs_no_certificate(app, address):
     server = await serve(
         app, [address, parse_listen_address("127.0.0.1:0")], Tls(lambda: context, lambda _: False)
     )
-    assert await text_at(address) == "here"
+    assert await text_at(address) == HEALTHY
     await server.close()
 
 
@@ -102,7 +103,7 @@ async def test_a_socket_in_use_is_not_replaced(app, address):
     first = await serve(app, [address])
     with pytest.raises(ListenError, match="another program listens there; stop it, or choose another path"):
         await serve(web.Application(), [address])
-    assert await text_at(address) == "here"
+    assert await text_at(address) == HEALTHY
     await first.close()
 
 

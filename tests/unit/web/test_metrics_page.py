@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 from contextlib import ExitStack
+from unittest.mock import Mock
 
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.snapshot import Snapshot
@@ -12,26 +13,8 @@ from tests.unit.web.plain_state import Gauges
 TEXT, OPEN = Format.TEXT_0_0_4, Format.OPENMETRICS_1_0_0
 
 
-class Counted(Gauges):
-    def __init__(self, series=1):
-        super().__init__(series)
-        self.rendered = []
-
-    async def render(self, snapshot, format_):
-        self.rendered.append(format_)
-        async for piece in super().render(snapshot, format_):
-            yield piece
-
-
-class Transport:
-    aborted = False
-
-    def abort(self):
-        self.aborted = True
-
-
 async def test_requests_of_a_snapshot_share_one_rendering_of_each_format():
-    page = Counted(series=500)
+    page = Gauges(series=500)
     shared = SharedPage(page)
     snapshot = Snapshot(number=1)
     wanted = [(TEXT, False), (TEXT, True), (Format.TEXT_1_0_0, False), (OPEN, False), (OPEN, True)] * 20
@@ -44,30 +27,30 @@ async def test_requests_of_a_snapshot_share_one_rendering_of_each_format():
 
 
 async def test_a_request_that_waited_gets_the_newer_snapshot_that_was_rendered_meanwhile():
-    shared = SharedPage(Counted())
+    shared = SharedPage(Gauges())
     await shared.rendering(Snapshot(number=2), TEXT, gzip=False)
     assert (await shared.rendering(Snapshot(number=1), TEXT, gzip=False)).snapshot == 2
 
 
 async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():
     """A slow client with a request every second takes at most the limit."""
-    size = (await SharedPage(Counted()).rendering(Snapshot(number=1), TEXT, gzip=False)).size
-    shared = SharedPage(Counted(), max_bytes=3 * size)
+    size = (await SharedPage(Gauges()).rendering(Snapshot(number=1), TEXT, gzip=False)).size
+    shared = SharedPage(Gauges(), max_bytes=3 * size)
     transports = []
     with ExitStack() as reading:
         for number in range(6):
             rendering = await shared.rendering(Snapshot(number=number), TEXT, gzip=False)
-            transports.append(Transport())
+            transports.append(Mock(asyncio.Transport))
             reading.enter_context(shared.read(rendering, transports[-1]))
             assert shared.size <= 3 * size
-    assert [each.aborted for each in transports] == [True, True, True, False, False, False]
+    assert [each.abort.called for each in transports] == [True, True, True, False, False, False]
     assert shared.size == size
 
 
 async def test_a_replaced_rendering_is_freed_once_nobody_reads_it():
-    shared = SharedPage(Counted())
+    shared = SharedPage(Gauges())
     first = await shared.rendering(Snapshot(number=1), TEXT, gzip=False)
-    with shared.read(first, Transport()):
+    with shared.read(first, Mock(asyncio.Transport)):
         second = await shared.rendering(Snapshot(number=2), TEXT, gzip=False)
         assert shared.size == first.size + second.size
     assert shared.size == second.size

@@ -2,6 +2,7 @@
 
 import asyncio
 import weakref
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -29,18 +30,14 @@ class State(ExporterState):
         return number
 
 
-@pytest.fixture
-async def state(clock):
-    return State(clock)
-
-
 async def readers(state, number):
     tasks = [asyncio.create_task(state.snapshot()) for _ in range(number)]
     await settle()
     return tasks
 
 
-async def test_a_reader_that_goes_away_leaves_the_snapshot_to_the_others(state):
+async def test_a_reader_that_goes_away_leaves_the_snapshot_to_the_others(clock):
+    state = State(clock)
     [first] = await readers(state, 1)
     others = await readers(state, 2)
     await cancel([first])
@@ -48,7 +45,8 @@ async def test_a_reader_that_goes_away_leaves_the_snapshot_to_the_others(state):
     assert await asyncio.gather(*others) == [2, 2]
 
 
-async def test_a_failed_snapshot_is_taken_again_for_the_next_reader(state):
+async def test_a_failed_snapshot_is_taken_again_for_the_next_reader(clock):
+    state = State(clock)
     state.failing.append(ValueError("once"))
     first, *others = await readers(state, 3)
     state.going.release(), state.going.release()
@@ -57,7 +55,8 @@ async def test_a_failed_snapshot_is_taken_again_for_the_next_reader(state):
     assert await asyncio.gather(*others) == [2, 2]
 
 
-async def test_a_forgotten_snapshot_is_taken_again_also_if_it_is_under_way(state):
+async def test_a_forgotten_snapshot_is_taken_again_also_if_it_is_under_way(clock):
+    state = State(clock)
     [first] = await readers(state, 1)
     state.forget_snapshot()
     state.going.release(), state.going.release()
@@ -68,13 +67,10 @@ async def test_a_forgotten_snapshot_is_taken_again_also_if_it_is_under_way(state
     assert await state.snapshot() == 3
 
 
-async def test_the_next_comparison_frees_a_snapshot_that_is_no_longer_shared(state, clock, monkeypatch):
+async def test_the_next_comparison_frees_a_snapshot_that_is_no_longer_shared(clock, monkeypatch):
     """It holds an evaluation of each engine, and their columns."""
-
-    async def take():
-        return set()
-
-    monkeypatch.setattr(state, "take", take)
+    state = State(clock)
+    monkeypatch.setattr(state, "take", AsyncMock(side_effect=set))
     kept = weakref.ref(await state.snapshot())
     await state.evaluate()
     assert kept() is not None
@@ -83,7 +79,8 @@ async def test_the_next_comparison_frees_a_snapshot_that_is_no_longer_shared(sta
     assert kept() is None
 
 
-async def test_a_snapshot_is_shared_for_a_second_and_a_slow_one_for_twice_its_duration(state, clock):
+async def test_a_snapshot_is_shared_for_a_second_and_a_slow_one_for_twice_its_duration(clock):
+    state = State(clock)
     for seconds, shared in ((0.1, 0.8), (3.0, 2.9)):
         [first] = await readers(state, 1)
         await clock.advance(seconds)
