@@ -6,7 +6,6 @@ import asyncio
 import gc
 import gzip
 import socket
-import ssl
 import threading
 import zlib
 from contextlib import AsyncExitStack, suppress
@@ -46,46 +45,31 @@ SOON = 0.05  # a timeout for what must run into it
 OK = answer(PAGE)
 
 
-def in_turn(*responses: Respond) -> Respond:
-    """Handle each request by the next of these functions."""
-    remaining = iter(responses)
+class Loopback(AsyncExitStack):
+    """Servers on loopback and clients, which are closed when it ends."""
 
-    async def respond(writer):
-        await next(remaining)(writer)
+    async def serve(self, respond: Respond | bytes, *, ssl=None) -> FaultServer:
+        respond = respond if callable(respond) else sends(respond)
+        return await self.enter_async_context(serving(respond, ssl))
 
-    return respond
+    def client(self, http: HttpSettings | None = None, *, timeout=20.0, **more) -> Client:
+        client = Client(http or HttpSettings(), timeout=timeout, max_body=MAX_BODY, **more)
+        self.push_async_callback(client.close)
+        return client
 
 
 @pytest.fixture
-async def fault_server():
+async def loopback():
     gc.freeze()  # the collection below scans only objects of the test: all others take a third of a second
-    async with AsyncExitStack() as stack:
-
-        async def start(respond: Respond | bytes, *, ssl=None) -> FaultServer:
-            respond = respond if callable(respond) else sends(respond)
-            return await stack.enter_async_context(serving(respond, ssl))
-
-        yield start
+    async with Loopback() as loopback:
+        yield loopback
     gc.collect()  # what was not closed warns now, and a warning is an error
     gc.unfreeze()
 
 
 @pytest.fixture
-async def make_client():
-    clients = []
-
-    def make(http: HttpSettings | None = None, *, timeout=20.0, **more) -> Client:
-        clients.append(Client(http or HttpSettings(), timeout=timeout, max_body=MAX_BODY, **more))
-        return clients[-1]
-
-    yield make
-    for client in clients:
-        await client.close()
-
-
-@pytest.fixture
-def client(make_client):
-    return make_client()
+def client(loopback):
+    return loopback.client()
 
 
 async def failure(client: Client, url: str) -> PollError:
@@ -97,14 +81,14 @@ async def failure(client: Client, url: str) -> PollError:
 # Requests.
 
 
-async def test_credentials_and_headers_are_sent(make_client, fault_server, tmp_path):
+async def test_credentials_and_headers_are_sent(loopback, tmp_path):
     token = tmp_path / "token"
     token.write_text("let-me-in\n")
     bearer = Authorization.model_construct(type="Bearer", credentials=None, credentials_file=token)
-    client = make_client(
+    client = loopback.client(
         HttpSettings(authorization=bearer, http_headers={"X-Scope": HeaderValues(values=("a",))})
     )
-    server = await fault_server(OK)
+    server = await loopback.serve(OK)
     await client.get(server.url())
     assert b"\r\nAuthorization: Bearer let-me-in\r\n" in server.requests[0]
     assert b"\r\nX-Scope: a\r\n" in server.requests[0]
@@ -123,9 +107,14 @@ async def test_credentials_and_headers_are_sent(make_client, fault_server, tmp_p
     ids=["again", "only once", "not after the first byte of a response"],
 )
 async def test_a_request_on_a_connection_that_closes_is_sent_again(
-    client, fault_server, second, outcome, requests
+    client, loopback, second, outcome, requests
 ):
-    server = await fault_server(in_turn(sends(OK), *second))
+    responses = iter([sends(OK), *second])
+
+    async def in_turn(writer):
+        await next(responses)(writer)
+
+    server = await loopback.serve(in_turn)
     await client.get(server.url())
     if outcome == PAGE:
         assert (await client.get(server.url())).body == PAGE
@@ -145,21 +134,21 @@ async def test_a_request_on_a_connection_that_closes_is_sent_again(
     ],
     ids=["close", "http-1.0", "garbage after it", "second answer", "second answer, an error"],
 )
-async def test_a_connection_is_not_used_again_after(client, fault_server, data):
-    server = await fault_server(data)
+async def test_a_connection_is_not_used_again_after(client, loopback, data):
+    server = await loopback.serve(data)
     for _ in range(2):
         assert (await client.get(server.url())).body == PAGE
     assert server.connections == 2
 
 
-async def test_a_connection_is_used_for_its_own_server_only(client, fault_server):
-    first, second = await fault_server(answer(b"first")), await fault_server(answer(b"second"))
+async def test_a_connection_is_used_for_its_own_server_only(client, loopback):
+    first, second = await loopback.serve(answer(b"first")), await loopback.serve(answer(b"second"))
     bodies = [(await client.get(server.url())).body for server in (first, second, first)]
     assert bodies == [b"first", b"second", b"first"]
 
 
-async def test_unrequested_data_between_polls_closes_the_connection(client, fault_server, until):
-    server = await fault_server(OK)
+async def test_unrequested_data_between_polls_closes_the_connection(client, loopback, until):
+    server = await loopback.serve(OK)
     await client.get(server.url())
     next(iter(server.open)).write(answer(b"stale", status="408 Request Timeout"))
     await until(lambda: not client._connection.is_open)
@@ -189,8 +178,8 @@ def test_a_response_in_too_many_small_pieces_is_cut_off():
     ],
     ids=["chunked", "after an interim answer", "gzip", "deflate", "identity"],
 )
-async def test_supported_encodings_of_a_body_are_decoded(client, fault_server, data):
-    server = await fault_server(data)
+async def test_supported_encodings_of_a_body_are_decoded(client, loopback, data):
+    server = await loopback.serve(data)
     assert [(await client.get(server.url())).body for _ in range(2)] == [b"abcde", b"abcde"]
     assert server.connections == 1
 
@@ -215,8 +204,8 @@ async def test_supported_encodings_of_a_body_are_decoded(client, fault_server, d
         "unknown transfer coding", "gzip bomb", "trailers", "chunk extension", "unknown status",
     ],
 )  # fmt: skip
-async def test_an_encoding_that_is_broken_or_without_end_is_rejected(client, fault_server, expected, respond):
-    server = await fault_server(respond)
+async def test_an_encoding_that_is_broken_or_without_end_is_rejected(client, loopback, expected, respond):
+    server = await loopback.serve(respond)
     error = await failure(client, server.url())
     assert f"{error.reason}: {error}".startswith(expected)
 
@@ -230,11 +219,9 @@ async def test_an_encoding_that_is_broken_or_without_end_is_rejected(client, fau
         ("http://\xfftoken=secret/", "status 302 Found"),
     ],
 )
-async def test_a_redirect_is_not_followed_and_only_its_host_is_reported(
-    client, fault_server, location, shown
-):
+async def test_a_redirect_is_not_followed_and_only_its_host_is_reported(client, loopback, location, shown):
     head = f"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: {location}\r\n\r\n"
-    server = await fault_server(head.encode("latin-1"))
+    server = await loopback.serve(head.encode("latin-1"))
     error = await failure(client, server.url())
     assert error.reason == "status"
     assert shown in str(error)
@@ -254,12 +241,12 @@ JSON = "Content-Type: application/json"
         (answer(b"no", "Content-Type: text/plain", status="500 E", length=5), "status 500 Internal Server Error: no"),
     ],
 )  # fmt: skip
-async def test_a_rejection_says_the_servers_reason_if_it_is_short(client, fault_server, response, text):
-    server = await fault_server(sends(response, close))
+async def test_a_rejection_says_the_servers_reason_if_it_is_short(client, loopback, response, text):
+    server = await loopback.serve(sends(response, close))
     assert str(await failure(client, server.url())) == text
 
 
-async def test_a_rejection_that_echoes_the_request_reveals_no_secret(make_client, fault_server, tmp_path):
+async def test_a_rejection_that_echoes_the_request_reveals_no_secret(loopback, tmp_path):
     secrets = "sk-12345", "key=a%2Fb-c", "tenant-7"
     echo = "no sk-12345 a%2Fb-c a/b-c tenant-7 for gemma"
     (tmp_path / "token").write_text(secrets[0])
@@ -267,18 +254,18 @@ async def test_a_rejection_that_echoes_the_request_reveals_no_secret(make_client
         authorization=Authorization(credentials_file=tmp_path / "token"),
         http_headers={"X-Tenant": HeaderValues(values=(secrets[2],))},
     )
-    server = await fault_server(answer(echo.encode(), "Content-Type: text/plain", status="400 E"))
-    error = await failure(make_client(http), f"{server.url()}?{secrets[1]}&model=gemma")
+    server = await loopback.serve(answer(echo.encode(), "Content-Type: text/plain", status="400 E"))
+    error = await failure(loopback.client(http), f"{server.url()}?{secrets[1]}&model=gemma")
     assert str(error) == "status 400 Bad Request: no … … … … for gemma"
 
 
-async def test_max_body_can_lower_the_limit_of_a_page_and_not_raise_it(client, fault_server):
-    server = await fault_server(answer(bytes(1000)))
+async def test_max_body_can_lower_the_limit_of_a_page_and_not_raise_it(client, loopback):
+    server = await loopback.serve(answer(bytes(1000)))
     with pytest.raises(PollError) as caught:
         await client.get(server.url(), max_body=999)
     assert caught.value.reason == "too_large"
     assert len((await client.get(server.url(), max_body=1000)).body) == 1000
-    large = await fault_server(answer(bytes(MAX_BODY + 1)))
+    large = await loopback.serve(answer(bytes(MAX_BODY + 1)))
     with pytest.raises(PollError, match=f"max_body is {MAX_BODY}"):
         await client.get(large.url(), max_body=2 * MAX_BODY)
 
@@ -286,7 +273,7 @@ async def test_max_body_can_lower_the_limit_of_a_page_and_not_raise_it(client, f
 # Timeouts, and what a poll leaves behind.
 
 
-async def test_the_timeout_covers_the_connection(make_client):
+async def test_the_timeout_covers_the_connection(loopback):
     # The backlog of the listening socket is full: connecting neither succeeds nor fails.
     with socket.socket() as silent, socket.socket() as first, socket.socket() as second:
         silent.bind(("127.0.0.1", 0))
@@ -295,34 +282,36 @@ async def test_the_timeout_covers_the_connection(make_client):
             queued.setblocking(False)
             queued.connect_ex(silent.getsockname())
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-        assert (await failure(make_client(timeout=SOON), url)).reason == "timeout"
+        assert (await failure(loopback.client(timeout=SOON), url)).reason == "timeout"
 
 
-async def test_after_a_timeout_the_next_poll_has_a_new_connection(make_client, fault_server, until):
-    server = await fault_server(in_turn(sends(b"", hang), sends(OK)))
-    client = make_client(timeout=SOON)
+async def test_after_a_timeout_the_next_poll_has_a_new_connection(loopback, until):
+    server = await loopback.serve(hang)
+    client = loopback.client(timeout=SOON)
     assert (await failure(client, server.url())).reason == "timeout"
     await until(lambda: server.connections == 1)  # a busy server takes the first one late
-    client._timeout = 20.0
+    client._timeout, server.respond = 20.0, sends(OK)
     assert (await client.get(server.url())).body == PAGE
     assert server.connections == 2
 
 
-async def test_each_request_of_a_connection_has_the_whole_timeout(make_client, fault_server):
+async def test_each_request_of_a_connection_has_the_whole_timeout(loopback):
     async def late(writer):
         await asyncio.sleep(0.6)
         writer.write(OK)
 
-    server = await fault_server(in_turn(sends(OK), late, late, hang))
-    client = make_client(timeout=1.0)
-    for _ in range(3):
+    server = await loopback.serve(OK)
+    client = loopback.client(timeout=1.0)
+    for respond in (sends(OK), late, late):
+        server.respond = respond
         assert (await client.get(server.url())).body == PAGE
+    server.respond = hang
     assert (await failure(client, server.url())).reason == "timeout"
     assert server.connections == 1
 
 
-async def test_a_failed_response_is_released_without_garbage_collection(client, fault_server, until):
-    server = await fault_server(answer(b"x" * MAX_BODY * 2))
+async def test_a_failed_response_is_released_without_garbage_collection(client, loopback, until):
+    server = await loopback.serve(answer(b"x" * MAX_BODY * 2))
     gc.disable()
     try:
         with suppress(PollError):
@@ -342,9 +331,7 @@ async def test_an_invalid_url_is_rejected_without_repeating_it(client):
     assert (error.reason, "secret" in str(error)) == ("malformed", False)
 
 
-async def test_a_dead_name_of_one_resolver_delays_no_look_up_of_another(
-    make_client, fault_server, monkeypatch
-):
+async def test_a_dead_name_of_one_resolver_delays_no_look_up_of_another(loopback, monkeypatch):
     released = threading.Event()
     look_up = socket.getaddrinfo
 
@@ -355,9 +342,9 @@ async def test_a_dead_name_of_one_resolver_delays_no_look_up_of_another(
         return look_up(host, *args, **kwargs)
 
     monkeypatch.setattr(socket, "getaddrinfo", stuck)
-    dead, other = (make_client(resolver=Resolver(name, 1)) for name in "ab")
+    dead, other = (loopback.client(resolver=Resolver(name, 1)) for name in "ab")
     waiting = asyncio.create_task(dead.get("http://dead.test/"))
-    server = await fault_server(OK)
+    server = await loopback.serve(OK)
     assert (await other.get(f"http://localhost:{server.port}/")).body == PAGE
     assert not waiting.done()
     released.set()
@@ -366,22 +353,17 @@ async def test_a_dead_name_of_one_resolver_delays_no_look_up_of_another(
     assert caught.value.reason == "dns"
 
 
-@pytest.fixture
-def tls(certificates):
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificates.certificate, certificates.key)
-    return context
-
-
 @pytest.mark.parametrize("with_tls", [False, True], ids=["http", "https"])
-async def test_a_body_may_end_with_the_connection(make_client, fault_server, tls, certificates, with_tls):
-    server = await fault_server(sends(head() + PAGE, close), ssl=tls if with_tls else None)
-    client = make_client(HttpSettings(tls_config=TlsConfig.model_construct(ca_file=certificates.authority)))
+async def test_a_body_may_end_with_the_connection(loopback, certificates, with_tls):
+    tls = certificates.server_context if with_tls else None
+    server = await loopback.serve(sends(head() + PAGE, close), ssl=tls)
+    trusted = TlsConfig.model_construct(ca_file=certificates.authority)
+    client = loopback.client(HttpSettings(tls_config=trusted))
     assert (await client.get(server.url())).body == PAGE
 
 
-async def test_a_server_without_tls_and_one_with_it_are_said_to_be_it(client, fault_server, tls):
-    server = await fault_server(OK, ssl=tls)
+async def test_a_server_without_tls_and_one_with_it_are_said_to_be_it(client, loopback, certificates):
+    server = await loopback.serve(OK, ssl=certificates.server_context)
     error = await failure(client, server.url().replace("https", "http"))
     assert str(error).endswith("the connection was closed without an answer (with TLS, write https://)")
     answered = b"HTTP/1.1 400 Bad\r\n\r\n"
@@ -394,8 +376,8 @@ async def test_a_server_without_tls_and_one_with_it_are_said_to_be_it(client, fa
     assert (record.failure_text, record.remedy) == (f"no TLS at 127.0.0.1:{port}", "write `http://`")
 
 
-async def test_a_certificate_of_an_unknown_authority_is_a_tls_error(client, fault_server, tls):
-    server = await fault_server(OK, ssl=tls)
+async def test_a_certificate_of_an_unknown_authority_is_a_tls_error(client, loopback, certificates):
+    server = await loopback.serve(OK, ssl=certificates.server_context)
     error = await failure(client, server.url())
     assert error.reason == "tls"
     assert "certificate" in str(error)

@@ -55,34 +55,32 @@ def test_a_secret_that_is_no_header_value_is_never_sent_nor_repeated(secret, con
     assert str(secret) in str(caught.value)
 
 
-def tls(**keys) -> HttpSettings:
-    return HttpSettings(tls_config=TlsConfig(**keys))
-
-
 def test_certificates_are_checked_unless_that_is_turned_off():
     context = ssl_context(HttpSettings())
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
-    unchecked = ssl_context(tls(insecure_skip_verify=True))
+    unchecked = ssl_context(HttpSettings(tls_config=TlsConfig(insecure_skip_verify=True)))
     assert (unchecked.check_hostname, unchecked.verify_mode) == (False, ssl.CERT_NONE)
 
 
 def test_a_private_authority_is_trusted_alone(certificates):
-    [known] = ssl_context(tls(ca_file=certificates.authority)).get_ca_certs()
+    settings = HttpSettings(tls_config=TlsConfig(ca_file=certificates.authority))
+    [known] = ssl_context(settings).get_ca_certs()
     assert "trustme" in str(known["subject"])
 
 
 def test_a_context_is_built_again_only_when_a_file_changes_and_releases_the_older(certificates, tmp_path):
     path, contexts = tmp_path / "ca.pem", []
     path.write_text(certificates.authority.read_text())
+    settings = HttpSettings(tls_config=TlsConfig(ca_file=path))
     for _ in range(3):
-        contexts.append(weakref.ref(ssl_context(tls(ca_file=path))))
-        assert ssl_context(tls(ca_file=path)) is contexts[-1]()
+        contexts.append(weakref.ref(ssl_context(settings)))
+        assert ssl_context(settings.model_copy(deep=True)) is contexts[-1]()
         rotate(path, certificates.authority.read_text())
     assert [context() is None for context in contexts] == [True, True, False]
     path.unlink()
     with pytest.raises(PollError, match="cannot be read") as caught:
-        ssl_context(tls(ca_file=path))
+        ssl_context(settings)
     assert caught.value.reason == "tls"
 
 
@@ -98,6 +96,6 @@ def test_a_context_is_built_again_only_when_a_file_changes_and_releases_the_olde
 def test_invalid_files_of_tls_are_rejected_and_not_repeated(certificates, secret, keys, named):
     paths = {key: getattr(certificates, name) if name else secret for key, name in keys.items()}
     with pytest.raises(PollError, match=rf"tls_config: .*{named}: not a valid") as caught:
-        ssl_context(tls(**paths))
+        ssl_context(HttpSettings(tls_config=TlsConfig(**paths)))
     assert caught.value.reason == "tls"
     assert "hunter2" not in str(caught.value)

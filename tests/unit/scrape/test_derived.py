@@ -17,11 +17,6 @@ def only(page):
     return sample
 
 
-def values(sample, *counters):
-    return tuple(sample[counter] for counter in counters)
-
-
-D, T, A, S = Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, Counter.DECODE_STEPS
 TIME = Counter.DECODE_NANOSECONDS
 
 
@@ -39,7 +34,8 @@ TIME = Counter.DECODE_NANOSECONDS
     ],
 )  # fmt: skip
 def test_the_counters_of_the_smallest_pages_are_right(page, counts):
-    assert values(only(page), D, T, A, S) == counts
+    sample = only(page)
+    assert (*sample.counters[:3], sample[Counter.DECODE_STEPS]) == counts
 
 
 def test_the_decode_time_of_sglang_is_that_after_the_first_token_whether_requests_stream_or_not():
@@ -63,8 +59,8 @@ def test_the_decode_time_of_llamacpp_is_that_of_its_responses_and_cached_prompts
     )
     sample = only(page)
     prompts = Counter.PROMPT_TOKENS, Counter.PREFIX_CACHE_QUERIES, Counter.PREFIX_CACHE_HITS
-    assert values(sample, TIME, Counter.FIRST_TOKEN_NANOSECONDS) == (61_254_600_000, 1_322_110_000)
-    assert values(sample, *prompts) == (4922, 4922, 49)
+    assert (sample[TIME], sample[Counter.FIRST_TOKEN_NANOSECONDS]) == (61_254_600_000, 1_322_110_000)
+    assert [sample[counter] for counter in prompts] == [4922, 4922, 49]
 
 
 @pytest.mark.parametrize(("cap", "drafted"), [(4.5, 140), (0.0, 280), (1.0, 280), (None, 280)])
@@ -75,25 +71,24 @@ def test_the_draft_tokens_of_a_capped_verification_are_those_of_the_cap(cap, dra
     page += (
         "sglang:spec_verify_calls_total 40\nsglang:generation_tokens_total 200\nsglang:num_requests_total 1\n"
     )
-    assert only(page.encode())[T] == drafted
-
-
-def tensorrt_llm(*, ended, positions=False, labels='engine_type="trtllm",model_name="m"'):
-    """Return a page with counters of iterations, by positions too if its backend has them."""
-    page = f"trtllm_spec_decode_num_draft_tokens_total{{{labels}}} 400\n"
-    page += f"trtllm_spec_decode_num_accepted_tokens_total{{{labels}}} 150\n"
-    page += f"trtllm_e2e_request_latency_seconds_count{{{labels}}} {ended}\n"
-    for place, (drafted, accepted) in enumerate([(100, 60), (100, 30)] if positions else []):
-        of = f'{labels},token_position="{place}"'
-        page += f"trtllm_spec_decode_drafted_tokens_total{{{of}}} {drafted}\n"
-        page += f"trtllm_spec_decode_accepted_tokens_total{{{of}}} {accepted}\n"
-    return only(page.encode())
+    assert only(page.encode())[Counter.DRAFT_TOKENS] == drafted
 
 
 def test_tensorrt_llms_counters_of_iterations_count_only_where_ended_requests_have_none_by_position():
-    assert values(tensorrt_llm(ended=5), D, T, A) == (None, 400, 150)
-    assert values(tensorrt_llm(ended=5, positions=True), D, T, A) == (100, 200, 90)
-    assert values(tensorrt_llm(ended=0), D, T, A) == (None, None, None)
+    labels = 'engine_type="trtllm",model_name="m"'
+    for ended, positions, counts in (
+        (5, (), (None, 400, 150)),
+        (5, ((100, 60), (100, 30)), (100, 200, 90)),  # a backend that counts by position too
+        (0, (), (None, None, None)),
+    ):
+        page = f"trtllm_spec_decode_num_draft_tokens_total{{{labels}}} 400\n"
+        page += f"trtllm_spec_decode_num_accepted_tokens_total{{{labels}}} 150\n"
+        page += f"trtllm_e2e_request_latency_seconds_count{{{labels}}} {ended}\n"
+        for place, (drafted, accepted) in enumerate(positions):
+            of = f'{labels},token_position="{place}"'
+            page += f"trtllm_spec_decode_drafted_tokens_total{{{of}}} {drafted}\n"
+            page += f"trtllm_spec_decode_accepted_tokens_total{{{of}}} {accepted}\n"
+        assert only(page.encode()).counters[:3] == counts
 
 
 def test_positions_beyond_those_that_are_watched_are_left_out_and_their_tokens_are_accepted_ones():
@@ -101,7 +96,7 @@ def test_positions_beyond_those_that_are_watched_are_left_out_and_their_tokens_a
     places = [0, MAX_POSITIONS - 1, MAX_POSITIONS, 199]
     page = "".join(f'{name}{{position="{place}"}} {place + 1}\n' for place in places)
     sample = only(page.encode() + b"llamacpp:spec_decode_num_accepted_tokens_total 458\n")
-    assert sample[A] == 1 + 128 + 129 + 200
+    assert sample[Counter.ACCEPTED_TOKENS] == 1 + 128 + 129 + 200
     assert (len(sample.positions), sum(sample.positions)) == (MAX_POSITIONS, 129)
 
 
@@ -109,11 +104,9 @@ def test_verified_draft_tokens_are_the_draft_tokens_where_vllm_counts_them():
     """It may have drafted more: those are neither accepted nor rejected."""
     page = 'vllm:spec_decode_num_draft_tokens_total{model_name="m"} 700\n'
     verified = 'vllm:spec_decode_num_verified_draft_tokens_total{model_name="m"} 450\n'
-    assert (only(page.encode())[T], only(page.encode()).counts_verified) == (700, False)
-    assert (only((page + verified).encode())[T], only((page + verified).encode()).counts_verified) == (
-        450,
-        True,
-    )
+    samples = only(page.encode()), only((page + verified).encode())
+    assert [each[Counter.DRAFT_TOKENS] for each in samples] == [700, 450]
+    assert [each.counts_verified for each in samples] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -43,20 +43,16 @@ def test_a_recorded_page_is_read_as_its_kind_and_found_by_the_selectors_of_histo
         if reading.engine_kind != kind.name:
             continue
         found += 1
+        [prefix] = {MEANINGS[name].prefix for name in reading.shown.names} - {""}
         for selector, wanted in (
             (every_engine(""), {b"process_start_time_seconds"}),
-            (HistoryTarget(kind, prefix_of(reading), {}, {EngineMark.CREATED}).selector(), set()),
+            (HistoryTarget(kind, prefix, {}, {EngineMark.CREATED}).selector(), set()),
         ):
             names = re.compile(re.search(r'__name__=~"([^"]*)"', str(selector))[1].replace("\\\\", "\\"))
             unselected = {name for name in reading.shown.names if not names.fullmatch(name.decode())}
             infos = {name for name in unselected if MEANINGS[name].quantity is EngineMark.KV_CACHE}
             assert unselected - infos <= wanted, path.name
     assert found, f"add a page of {kind.title} to tests/data/pages"
-
-
-def prefix_of(reading):
-    [prefix] = {MEANINGS[name].prefix for name in reading.shown.names} - {""}
-    return prefix
 
 
 @pytest.mark.parametrize(
