@@ -1,6 +1,7 @@
 """Baseline from a history: its server, the newest period without speculation, few queries, small slices."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -165,11 +166,11 @@ def server(**labels):
     return HistoryTarget(ENGINES[0], "vllm:", labels, frozenset(), name=labels.get("instance", ""))
 
 
-ADDRESS = ("http://10.0.0.1:8000/metrics", "chat")
-CHAT = Target(*ADDRESS)
-OF_NAMESPACE = Target(*ADDRESS, (("namespace", "prod"),))
-OF_POD = Target(*ADDRESS, (("namespace", "prod"), ("pod", "vllm-2"), ("team", "a")))
-OF_NO_POD = Target(*ADDRESS, (("namespace", "prod"), ("pod", "a")))
+CHAT = Target("http://10.0.0.1:8000/metrics", "chat")
+OF_CLUSTER = replace(CHAT, labels=(("cluster", "two"),))
+OF_NAMESPACE = replace(CHAT, labels=(("namespace", "prod"),))
+OF_POD = replace(CHAT, labels=(("namespace", "prod"), ("pod", "vllm-2"), ("team", "a")))
+OF_NO_POD = replace(CHAT, labels=(("namespace", "prod"), ("pod", "a")))
 PODS = [server(instance=f"10.0.1.{n}:8000", pod=f"vllm-{n}", namespace="prod") for n in range(3)]
 CLUSTERS = [server(instance="10.0.0.1:8000", cluster=name) for name in ("one", "two")]
 ELSEWHERE = server(instance="elsewhere:8000")
@@ -180,7 +181,7 @@ ELSEWHERE = server(instance="elsewhere:8000")
     [
         pytest.param(CHAT, [server(instance="10.0.0.2:8000"), server(instance="10.0.0.1:8000")], 1, id="address"),
         pytest.param(CHAT, [server(instance="other"), server(instance="chat")], 1, id="name"),
-        pytest.param(Target(*ADDRESS, (("cluster", "two"),)), CLUSTERS, 1, id="of two with the address the labels decide"),
+        pytest.param(OF_CLUSTER, CLUSTERS, 1, id="of two with the address the labels decide"),
         pytest.param(OF_POD, PODS, 2, id="without the address, labels"),
     ],
 )  # fmt: skip
