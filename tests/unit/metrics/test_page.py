@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf, nan
 from unittest.mock import patch
@@ -59,11 +59,11 @@ STATUS = TargetStatus(
 )
 
 
+@dataclass
 class One:
     """A registry of given families; an exception is raised in its place."""
 
-    def __init__(self, *families):
-        self.families = families
+    families: list
 
     def collect(self):
         for family in self.families:
@@ -106,7 +106,7 @@ class TestBytes:
             for own_values, number in values:
                 if number is not None:
                     family.add_sample(name, {**view, **dict(zip(own, own_values, strict=True))}, number)
-        expected = FORMATS[format_](One(*[family] if family.samples else []), escaping=ALLOWUTF8).decode()
+        expected = FORMATS[format_](One([family] if family.samples else []), escaping=ALLOWUTF8).decode()
         read = (lambda values: values) if own else (lambda values: values[0][1] if values else None)
         labels = {"labels": tuple(own), "kind": kind, "subject": self.views}
         metric = Metric(Group.PAY, Profile.MINIMAL, name, "Of drafts.", read, **labels)
@@ -118,7 +118,7 @@ class TestBytes:
     def test_of_a_number(self, number):
         family = Family("x", "", "gauge")
         family.add_sample("x", {}, number)
-        assert write_text(One(family)).decode().endswith(f"\nx {number_text(number)}\n")
+        assert write_text(One([family])).decode().endswith(f"\nx {number_text(number)}\n")
 
     @pytest.mark.parametrize("format_", [Format.TEXT_1_0_0, Format.OPENMETRICS_1_0_0])
     def test_of_the_process(self, format_):
@@ -164,23 +164,6 @@ def test_an_enabled_group_is_selected_with_all_windows(profile):
     assert [selected[metric] for metric in own] == [metric.windows for metric in own]
 
 
-@pytest.fixture(name="fleet")
-def fleet_fixture(busy):
-    """Snapshot with two subjects of each kind, as far as there can be two."""
-    windows = [its.window for its in busy.evaluation.windows]
-    other = replace(STATUS, record=replace(STATUS.record, polls=7))
-    return Snapshot(
-        [
-            (LABELS, busy),
-            (LABELS | {"engine": "1"}, replace(busy, evaluation=Evaluation(windows, Knowledge()))),
-        ],
-        [({"target": "one"}, STATUS), ({"target": "two"}, other)],
-        [({}, EXPORTER)],
-        labelled_arms(busy),
-        requests=FOUND,
-    )
-
-
 OTHER_LABELS = [(("x",) * 9, 1.0)]
 BAD = {
     "nan": nan,
@@ -192,11 +175,19 @@ BAD = {
 }
 
 
-def broken(metric, view, bad):
-    """Return the row with a number or an exception in place of each number of one subject."""
-    parts = [view, *(part for _, part in metric.subject.parts(view))] if metric.windows else [view]
+@dataclass(eq=False)
+class BrokenRow:
+    """Reads a metric, with a number or an exception in place of each number of one subject."""
 
-    def read(part):
+    metric: Metric
+    view: object
+    bad: object
+
+    def read(self, part):
+        metric, bad = self.metric, self.bad
+        parts = [self.view]
+        if metric.windows:
+            parts += [each for _, each in metric.subject.parts(self.view)]
         if part not in parts:
             return metric.read(part)
         if isinstance(bad, Exception):
@@ -205,8 +196,6 @@ def broken(metric, view, bad):
             return bad
         own = ("_bucket", "1.0") if metric.kind == "histogram" else ("x",) * len(metric.labels)
         return [(own, bad)] if own else bad
-
-    return replace(metric, read=read)
 
 
 def series(page):
@@ -229,13 +218,24 @@ def without(good, metric, labels):
 class TestOneBadNumber:
     @pytest.mark.parametrize("place", range(6))
     @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-    def test_of_any_row_takes_its_family_of_one_subject_and_is_logged_once(self, fleet, bad, place):
+    def test_of_any_row_takes_its_family_of_one_subject_and_is_logged_once(self, busy, bad, place):
         """Every sixth row has one, and the rows between are as they were."""
+        windows = [each.window for each in busy.evaluation.windows]
+        unknown = replace(busy, evaluation=Evaluation(windows, Knowledge()))
+        other = replace(STATUS, record=replace(STATUS.record, polls=7))
+        # Two subjects of each kind, as far as there can be two.
+        fleet = Snapshot(
+            [(LABELS, busy), (LABELS | {"engine": "1"}, unknown)],
+            [({"target": "one"}, STATUS), ({"target": "two"}, other)],
+            [({}, EXPORTER)],
+            labelled_arms(busy),
+            requests=FOUND,
+        )
         expected, page = series(MetricsPage(lambda: EVERYTHING).text(fleet)), MetricsPage(lambda: EVERYTHING)
         rows = list(METRICS)
         for number, metric in list(enumerate(METRICS))[place::6]:
             labels, view = next(iter(metric.subject.views(fleet)))
-            rows[number] = broken(metric, view, bad)
+            rows[number] = replace(metric, read=BrokenRow(metric, view, bad).read)
             expected = without(expected, metric, labels)
         with table(*rows), capture_logs() as logs:
             texts = [page.text(fleet) for _ in range(2)]
@@ -254,7 +254,7 @@ class TestOneBadNumber:
 
     def test_a_family_of_the_process_is_omitted_alone_and_logged_once(self):
         bad, good = GaugeMetricFamily("bad", "Bad.", value=nan), GaugeMetricFamily("good", "Good.", value=1)
-        page = MetricsPage(Metrics, collectors=(One(good, bad, good), One(ValueError("no")), One(good)))
+        page = MetricsPage(Metrics, collectors=(One([good, bad, good]), One([ValueError("no")]), One([good])))
         with table(), capture_logs() as logs:
             texts = [page.text(Snapshot()) for _ in range(2)]
         assert texts == [3 * "# HELP good Good.\n# TYPE good gauge\ngood 1.0\n"] * 2

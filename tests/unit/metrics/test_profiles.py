@@ -18,13 +18,10 @@ from tests.contract.rules.shipped import rules
 from tests.contract.test_names import EXPRESSIONS, VARIABLES
 from tests.paths import CHECKOUT
 
-NAMES = {metric.name: "window" in metric.label_names for metric in METRICS}
-
-
-def family(name):
-    """Return the name of a histogram for one of its samples."""
-    base = re.sub(r"_(bucket|sum|count)$", "", name)
-    return base if base in NAMES else name
+METRIC_OF = {
+    f"{metric.name}{suffix}": metric for suffix in ("_bucket", "_sum", "_count", "") for metric in METRICS
+}
+"""By the names of their samples, also those of histograms."""
 
 
 @cache
@@ -33,17 +30,16 @@ def used():
     found = defaultdict(set)
     for expression in [*(expression for _, expression in EXPRESSIONS), *keda_queries().values()]:
         for selector in selectors(expression):
-            matchers = selector.matchers.matchers
-            windows = {
-                one.value for one in matchers if one.name == "window" and NAMES.get(family(selector.name))
-            }
-            found[family(selector.name)] |= windows
+            windows = {one.value for one in selector.matchers.matchers if one.name == "window"}
+            metric = METRIC_OF.get(selector.name)
+            found[metric] |= windows if metric and "window" in metric.label_names else set()
     for _, _, selector, label in VARIABLES:
-        found[family(selector.partition("{")[0])] |= {"30s", "5m"} if label == "window" else set()
+        metric = METRIC_OF.get(selector.partition("{")[0])
+        found[metric] |= {"30s", "5m"} if label == "window" else set()
     for text in templates():
         for name, matchers in re.findall(r"(?<![:\w])(spec_decode_\w+)(?![:\w])(\{[^}]*\})?", text):
-            found[family(name)] |= set(re.findall(r"""\bwindow=['"]+(\w+)""", matchers))
-    return {name: found[name] for name in found.keys() & NAMES}
+            found[METRIC_OF.get(name)] |= set(re.findall(r"""\bwindow=['"]+(\w+)""", matchers))
+    return {metric.name: windows for metric, windows in found.items() if metric}
 
 
 def templates():

@@ -40,29 +40,24 @@ FOUND = dataclasses.replace(WHOLE, since_start=OF_CHAT, folded={"request_type": 
 """Findings with groups that are in a window alone."""
 
 
-def families(findings):
-    return families_of(Snapshot(requests=findings))
-
-
-def values_of(findings, name):
-    """Return the values of a metric by those of its labels, of which ``le`` is the last."""
-    return {
-        tuple(sample.labels.values()): sample.value
-        for family in families(findings)
-        for sample in family.samples
-        if sample.name == name
-    }
-
-
 async def test_the_page_is_the_golden_one():
     text = await page_of(Snapshot(requests=FOUND))
     is_golden_page(DATA / "metrics" / "requests.txt", text)
 
 
 async def test_a_workload_of_one_kind_is_0_and_not_absent():
-    assert values_of(FOUND, "spec_decode_mixed_workload")["llama", "30s"] == 1
     alike = await findings_of(*[CHAT] * 40)
-    assert values_of(alike, "spec_decode_mixed_workload") == {("llama", "30s"): 0}
+    mixed, of_one_kind = (
+        {
+            tuple(sample.labels.values()): sample.value
+            for family in families_of(Snapshot(requests=findings))
+            for sample in family.samples
+            if sample.name == "spec_decode_mixed_workload"
+        }
+        for findings in (FOUND, alike)
+    )
+    assert mixed["llama", "30s"] == 1
+    assert of_one_kind == {("llama", "30s"): 0}
 
 
 async def test_the_defaults_allow_6173_series_at_most_and_882_of_users():
@@ -80,7 +75,8 @@ async def test_the_defaults_allow_6173_series_at_most_and_882_of_users():
     findings = await store.findings((30.0, 300.0), 1.0)
     groups, models = len(findings.since_start), len(findings.windows["5m"].models)
     assert (groups, models) == (60 + 21, 20 + 1)
-    samples = [sample for family in families(findings) for sample in family.samples]
+    families = families_of(Snapshot(requests=findings))
+    samples = [sample for family in families for sample in family.samples]
     of_users = [sample for sample in samples if "user" in sample.labels]
     assert len(samples) - len(of_users) <= 81 * 74 + 21 * (2 + 5 * 1 + 1) + 11 == 6173
     of_prompts = [sample for sample in samples if "prompt_tokens" in sample.labels]

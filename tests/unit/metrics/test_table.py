@@ -37,17 +37,13 @@ def line_of(metric):
     return " ".join(filter(None, parts))
 
 
-def contract():
+def test_every_metric_has_its_kind_labels_and_profile():
+    """A changed line changes for every user: ``make generate``, and a file in ``docs/changes/``."""
     sections = []
     for group in Group:
         metrics = sorted((metric for metric in METRICS if metric.group is group), key=lambda one: one.name)
         sections.append("\n".join([f"{group}:", *map(line_of, metrics)]) + "\n")
-    return "\n".join(sections)
-
-
-def test_every_metric_has_its_kind_labels_and_profile():
-    """A changed line changes for every user: ``make generate``, and a file in ``docs/changes/``."""
-    is_golden(DATA / "metrics" / "contract.txt", contract())
+    is_golden(DATA / "metrics" / "contract.txt", "\n".join(sections))
     assert len({metric.name for metric in METRICS}) == len(METRICS)
 
 
@@ -88,9 +84,8 @@ def test_every_name_and_help_follows_the_rules(check):
     assert [metric.name for metric in METRICS if not CHECKS[check](metric)] == []
 
 
-@pytest.fixture(name="scheduled")
-def scheduled_fixture(busy):
-    """Snapshot of the busy engine with a schedule and a baseline of its latencies, which add series."""
+def test_every_metric_of_an_engine_but_its_own_report_has_values_and_no_series_is_there_twice(busy):
+    # A schedule and a baseline of its latencies add series.
     known = replace(busy.evaluation.known, latency_baseline=BASELINE, baseline=BASELINE)
     schedule = replace(known.speculation, schedule=BatchSchedule((1, 64), (8, 4)))
     evaluation = Evaluation(
@@ -98,16 +93,8 @@ def scheduled_fixture(busy):
         replace(known, speculation=schedule),
         busy.evaluation.latencies,
     )
-    return replace(busy, evaluation=evaluation)
-
-
-def samples_of(engine):
-    families = families_of(Snapshot([(LABELS, engine)]))
-    return [sample for family in families for sample in family.samples]
-
-
-def test_every_metric_of_an_engine_but_its_own_report_has_values_and_no_series_is_there_twice(scheduled):
-    samples = samples_of(scheduled)
+    families = families_of(Snapshot([(LABELS, replace(busy, evaluation=evaluation))]))
+    samples = [sample for family in families for sample in family.samples]
     found = {re.sub(r"_(bucket|sum|count)$", "", one.name) for one in samples}
     reported = {name for name in {metric.name for metric in METRICS} if "engine_reported" in name}
     assert found == {metric.name for metric in METRICS if metric.subject is ENGINE} - reported
@@ -115,15 +102,12 @@ def test_every_metric_of_an_engine_but_its_own_report_has_values_and_no_series_i
 
 
 def test_a_counter_is_0_after_a_single_page_without_speculation(findings_of, make_sample):
-    fresh = {(one.name, *one.labels.values()): one.value for one in samples_of(findings_of([make_sample()]))}
+    families = families_of(Snapshot([(LABELS, findings_of([make_sample()]))]))
+    fresh = {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
     own = [metric.name for metric in METRICS if metric.subject is ENGINE and metric.kind == "counter"]
     without = {"spec_decode_position_accepted_tokens_total"}
     assert {name for name, *_ in fresh if name in own} == set(own) - without
     assert {value for (name, *_), value in fresh.items() if name in own} == {0}
-
-
-def row(suffix):
-    return next(one for one in METRICS if one.name.endswith(suffix))
 
 
 @pytest.mark.parametrize(
@@ -142,4 +126,5 @@ def test_a_target_shows_why_its_newest_poll_failed_as_long_as_it_does(error, sho
         record.succeeded(0.1, 10, 1, 0.0)
     else:
         record.failed(error.reason, str(error))
-    assert list(row("target_error").series(TargetStatus(record), (), None)) == shown
+    metric = next(one for one in METRICS if one.name.endswith("target_error"))
+    assert list(metric.series(TargetStatus(record), (), None)) == shown

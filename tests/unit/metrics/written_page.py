@@ -23,13 +23,10 @@ def families_of(snapshot, settings=EVERYTHING, errors=None):
     text = MetricsPage(lambda: settings, errors).text(snapshot, Format.OPENMETRICS_1_0_0)
     families = list(text_string_to_metric_families(text))
     for family in families:
-        family.samples = [_own_labels_last(family.name, sample) for sample in family.samples]
+        carried, own = _LABELS[family.name]
+        for number, sample in enumerate(family.samples):
+            # Labels in the order of the metric table: the subject's, its own, ``le``.
+            configured = sorted(sample.labels.keys() - {*carried, *own, "le"})
+            order = [name for name in (*carried, *configured, *own, "le") if name in sample.labels]
+            family.samples[number] = sample._replace(labels={name: sample.labels[name] for name in order})
     return families
-
-
-def _own_labels_last(family, sample):
-    """Return a sample whose labels are in the order of the metric table: the subject's, its own, ``le``."""
-    carried, own = _LABELS[family]
-    configured = sorted(sample.labels.keys() - {*carried, *own, "le"})
-    order = [*carried, *configured, *own, "le"]
-    return sample._replace(labels={name: sample.labels[name] for name in order if name in sample.labels})
