@@ -22,7 +22,6 @@ PAGES = DATA / "pages"
 CORPUS = sorted((PAGES / "corpus").iterdir())
 WHOLE_PAGES = sorted(path for path in PAGES.iterdir() if path.suffix in {".prom", ".om"})
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
-RUST = (PAGES / "vllm-0.32.0-rust.om").read_bytes()
 NAMES = frozenset(MEANINGS)
 DRAFTS = b"vllm:spec_decode_num_drafts_total"
 """In the place of each ``D`` of the pages and lines below."""

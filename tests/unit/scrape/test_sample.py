@@ -48,13 +48,13 @@ def told(sample) -> dict[str, float]:
     return {quantity.name.lower(): value for quantity, value in values if value is not None}
 
 
-def counter(value: str) -> bytes:
-    return f'vllm:generation_tokens_total{{engine="0"}} {value}\n'.encode()
-
-
 def each(template: str, *values: object) -> bytes:
     """Return a page with the line for each value; ``%`` stands for the value."""
     return "".join(template.replace("%", str(value)) + "\n" for value in values).encode()
+
+
+GENERATED = 'vllm:generation_tokens_total{engine="0"} %'
+GENERATED_1 = each(GENERATED, 1)
 
 
 # Engines and versions.
@@ -106,7 +106,7 @@ def test_a_series_with_a_name_of_v0_alone_such_as_a_recording_rule_makes_no_v0()
     for added in (rule, rule + gauge):
         mixed = read(page + added)
         assert (mixed.front_end, only(page + added)[Counter.DRAFTS]) == ("python", 400)
-    generated = counter("5") + rule
+    generated = each(GENERATED, 5) + rule
     assert (read(generated).front_end, read(generated + gauge).front_end) == ("python", "v0")
 
 
@@ -203,7 +203,7 @@ def test_the_values_of_a_sample_are_made_of_its_series(page, values):
 @pytest.mark.parametrize("value", ["NaN", "-1", "-0.5", "+Inf", "-Inf", str(MAX_COUNT), "1e300"])
 def test_a_value_that_no_counter_can_have_is_rejected(value):
     with pytest.raises(PageError, match="which no counter can have"):
-        read(counter(value))
+        read(each(GENERATED, value))
     alone = EnginePlaces({(each, 0): [place] for place, each in enumerate(Counter)}, ENGINES[0])
     with pytest.raises(PageError, match="which no counter can have"):  # also where each counter is one series
         alone.sample([1.0] * (len(Counter) - 1) + [float(value)], None, with_latencies=False)
@@ -260,7 +260,7 @@ CREATED = b"vllm:generation_tokens_created"
     ids=["unknown", "process", "not a number", "two processes", "counter before process", "youngest replica"],
 )
 def test_the_creation_time_is_that_of_the_counters_else_that_of_the_only_process(more, created):
-    assert only(counter("1") + more).created == created
+    assert only(GENERATED_1 + more).created == created
 
 
 # Histograms.
@@ -296,7 +296,7 @@ def test_a_bucket_without_a_bound_is_rejected(bound):
     page = f"vllm:e2e_request_latency_seconds_bucket{labels} 5\n".encode()
     with pytest.raises(PageError, match="upper bound"):
         read(page, with_latencies=True)
-    assert read(page + counter("1")).engine_kind == "vllm"
+    assert read(page + GENERATED_1).engine_kind == "vllm"
 
 
 # Reading again.
@@ -322,21 +322,18 @@ def test_a_page_of_a_known_layout_is_not_read_from_the_start(first_readings):
     assert len(first_readings) == 2 + 5
 
 
-def engines_page(engines: int, name: bytes = b"m") -> bytes:
-    return b"".join(
-        b'vllm:generation_tokens_total{model_name="%b",engine="%d"} 1\n' % (name, engine)
-        for engine in range(engines)
-    )
+ENGINE = 'vllm:generation_tokens_total{model_name="MODEL",engine="%"} 1'
+ENGINES_200 = each(ENGINE, *range(200))
 
 
 @pytest.mark.parametrize(
     ("page", "first", "known"),
     [
         (NGRAM, True, True),
-        (engines_page(200) + b"#" * (QUICK_PAGE // 2) + b"\n", True, True),
-        (engines_page(200) + b"#" * QUICK_PAGE + b"\n", False, True),
-        (engines_page(200) + b"#\n" * QUICK_LINES, False, True),
-        (engines_page(200) + b"#\n" * QUICK_KNOWN_LINES, False, False),
+        (ENGINES_200 + b"#" * (QUICK_PAGE // 2) + b"\n", True, True),
+        (ENGINES_200 + b"#" * QUICK_PAGE + b"\n", False, True),
+        (ENGINES_200 + b"#\n" * QUICK_LINES, False, True),
+        (ENGINES_200 + b"#\n" * QUICK_KNOWN_LINES, False, False),
     ],
     ids=["vLLM's", "usual", "large", "many lines", "very many lines"],
 )
@@ -351,11 +348,8 @@ def test_a_large_page_of_an_unknown_layout_is_left_to_a_thread(page, first, know
     ("changed", "polls"),
     [
         (NGRAM.replace(b'engine="0"', b'engine="1"'), 1),
-        (NGRAM + engines_page(1, b"other"), 1),
-        (
-            NGRAM.replace(b"# TYPE vllm:num_requests_running gauge\n", engines_page(1, b"other")),
-            COMPARED_EVERY,
-        ),
+        (NGRAM + each(ENGINE, 0), 1),
+        (NGRAM.replace(b"# TYPE vllm:num_requests_running gauge\n", each(ENGINE, 0)), COMPARED_EVERY),
     ],
     ids=["a wanted line", "one more", "an unwanted line"],
 )
@@ -368,7 +362,7 @@ def test_another_page_is_seen_at_once_unless_a_line_takes_the_place_of_one_that_
 
 
 def test_layouts_are_kept_first_come_first_served_and_those_of_small_pages_always(first_readings):
-    small, *large = [engines_page(3), *(engines_page(200, name) for name in (b"a", b"b", b"c"))]
+    small, large = each(ENGINE, 0, 1, 2), [ENGINES_200.replace(b"MODEL", name) for name in (b"a", b"b", b"c")]
     assert len(small) < SMALL_PAGE < len(large[0])
     pages = [*large, small]
     readers = [SampleReader(2 * len(large[0]) + len(small)) for _ in pages]
