@@ -78,43 +78,35 @@ def is_finite(value: object) -> bool:
     return not re.search(r"\b(nan|NaN|inf|Infinity|\d{309,})\b", text)
 
 
-def state_document(body, _):
+def state_document(file):
     """Return a state that can be written again."""
-    found = parsed_state(body)
+    found = parsed_state(file.read_bytes())
     remembered = Remembered()
     remembered.recall(found)
     parsed_state(document_of(remembered, 1.8e9))
     return found
 
 
-def planned(*arguments):
-    return as_json(plan_of(parse(["plan", *arguments, "--draft", "1B"], {})))
+def planned(file):
+    """Return the plan for a model of which one file is given; its configuration is valid if it is another one."""
+    if file.name != "config.json":
+        file.with_name("config.json").write_text(json.dumps(LLAMA_8B))
+    return as_json(plan_of(parse(["plan", "--target", str(file.parent), "--draft", "1B"], {})))
 
 
-def plan_with(name):
-    """Return a reader of one of a model's files beside its valid configuration."""
-
-    def read(body, folder):
-        (folder / "config.json").write_text(json.dumps(LLAMA_8B))
-        (folder / name).write_bytes(body)
-        return planned("--target", str(folder))
-
-    return read
-
-
-def configuration(body, folder):
-    (folder / "exporter.yml").write_bytes(body)
-    return load_config(folder / "exporter.yml", environ={}).model_dump()
+def configuration(file):
+    return load_config(file, environ={}).model_dump()
 
 
 SERVED = {"method": "eagle3", "num_speculative_tokens": 4, SCHEDULE_KEY: [[1, 32, 4]]}
 READERS = {
-    "a state file": (json.loads(document(entry_json(RememberedEngine("t", "m", "0", 1.8e9, LearnedState(4))), [])), state_document, ValueError),
-    "the configuration of a model": (LLAMA_8B, plan_with("config.json"), ModelError),
-    "the index of a model": ({"metadata": {"total_size": 1}}, plan_with("model.safetensors.index.json"), ModelError),
-    "the settings of a server": ({"vllm_config": {"speculative_config": SERVED}}, lambda body, _: served_speculation(body), ()),
-    "the arguments of a pod": (SERVED, lambda body, _: pod_speculation(["vllm", "serve", "m", "--speculative-config", body.decode()], {}), ()),
+    "a state file": ("state.json", json.loads(document(entry_json(RememberedEngine("t", "m", "0", 1.8e9, LearnedState(4))), [])), state_document, ValueError),
+    "the configuration of a model": ("config.json", LLAMA_8B, planned, ModelError),
+    "the index of a model": ("model.safetensors.index.json", {"metadata": {"total_size": 1}}, planned, ModelError),
+    "the settings of a server": ("answer", {"vllm_config": {"speculative_config": SERVED}}, lambda file: served_speculation(file.read_bytes()), ()),
+    "the arguments of a pod": ("argument", SERVED, lambda file: pod_speculation(["vllm", "serve", "m", "--speculative-config", file.read_text()], {}), ()),
     "a configuration": (
+        "exporter.yml",
         {
             "targets": [{"url": "http://a", "cost": {"draft_cost_ratio": 0.1, "fixed_cost_ratio": 0.1}}],
             "poll": {"max_duty_cycle": 0.1},
@@ -126,15 +118,16 @@ READERS = {
         ConfigError,
     ),
 }  # fmt: skip
-"""A valid document, its reader, and the error of the reader, if it has one."""
+"""The name of a file, its valid document, its reader, and the error of the reader, if it has one."""
 
 
-@pytest.mark.parametrize(("document", "reader", "refused"), READERS.values(), ids=READERS)
-def test_a_document_is_refused_or_finite(tmp_path, document, reader, refused):
-    accepted = 0
+@pytest.mark.parametrize(("name", "document", "reader", "refused"), READERS.values(), ids=READERS)
+def test_a_document_is_refused_or_finite(tmp_path, name, document, reader, refused):
+    accepted, file = 0, tmp_path / name
     for body in (json.dumps(document).encode(), *spoiled(document)):
+        file.write_bytes(body)
         with suppress(refused):
-            assert is_finite(reader(body, tmp_path))
+            assert is_finite(reader(file))
             accepted += 1
     assert accepted
 

@@ -4,6 +4,7 @@ A server drafts well, drops, recovers, and is restarted with another K.
 """
 
 import re
+from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -35,18 +36,17 @@ def words_of(page):
     return re.sub(r"(?<=\d)\s(?=\d{3}\b)", "", " ".join(Reading(page).text.split()))
 
 
+@dataclass
 class Told:
     """Events and numbers of all four at one moment."""
 
-    def __init__(self, metrics, snapshot, events, page, logs):
-        families = text_string_to_metric_families(metrics)
-        self.samples = [sample for family in families for sample in family.samples]
-        (self.engine,) = snapshot["engines"]
-        self.events = events["events"]
-        self.text = words_of(page)
-        self.listed = EVENT_ID.findall(page)
-        self.logs = [entry for entry in logs if entry["event"] in TOLD]
-        self.summary = [entry for entry in logs if entry["event"] == "engine_summary"][-1]
+    samples: list
+    engine: dict
+    events: list
+    page: str
+    opened: str
+    """The words of the page with the engine's details."""
+    logs: list
 
     def metric(self, name, **labels):
         """Return the value of the only sample with these labels."""
@@ -54,12 +54,6 @@ class Told:
             one.value for one in self.samples if one.name == name and labels.items() <= one.labels.items()
         )
         return value
-
-    def in_force(self, name):
-        """Return the value of a state set that is 1."""
-        label = {"spec_decode_recommendation": "action"}.get(name, name.removeprefix("spec_decode_"))
-        (word,) = (one.labels[label] for one in self.samples if one.name == name and one.value == 1)
-        return word
 
     def of_type(self, word, **fields):
         return [
@@ -73,54 +67,45 @@ async def test_log_metrics_api_and_page_tell_the_same_story(tmp_path, clock, net
     """One test, since one run is long enough; each part says what it compares."""
     async with story(tmp_path, clock, network, SCENARIO, config=CONFIG) as running:
         # The last summary is of this very moment: no poll comes between it and what is asked for now.
-        await running.clock.advance(SECONDS)
+        await clock.advance(SECONDS)
         logs = list(running.logs)
-        metrics, page = await running.get("metrics"), await running.get("")
-        snapshot, events = [
-            await running.json(f"api/v1/{path}") for path in ("snapshot", "events?limit=1000")
-        ]
-        told = Told(metrics, snapshot, events, page, logs)
-        told.opened = words_of(await running.get(f"?engine={told.engine['id']}"))
-    it_happened(told)
-    events_are_those_of_the_log(told)
-    counters_count_the_events(told)
-    states_are_those_that_the_last_events_tell(told)
-    numbers_are_the_same(told)
-    the_page_tells_the_newest_events(told)
-    the_page_shows_the_same_numbers(told)
+        families = text_string_to_metric_families(await running.get("metrics"))
+        page = await running.get("")
+        (engine,) = (await running.json("api/v1/snapshot"))["engines"]
+        events = (await running.json("api/v1/events?limit=1000"))["events"]
+        opened = words_of(await running.get(f"?engine={engine['id']}"))
+    samples = [sample for family in families for sample in family.samples]
+    told = Told(samples, engine, events, page, opened, logs)
+    events_are_those_of_the_log_and_are_counted(told)
+    states_and_numbers_are_the_same(told)
+    the_page_tells_the_newest_events_and_shows_the_same_numbers(told)
 
 
-def it_happened(told):
-    """Else all that follows would be true of nothing."""
+def events_are_those_of_the_log_and_are_counted(told):
+    """Event for event, in the same order, with the same fields; each with an id of its own that grows by one."""
+    # Else all that follows would be true of nothing.
     for word in ("acceptance_dropped", "acceptance_recovered", "verdict_changed"):
         assert told.of_type(word)
     assert len(told.of_type("engine_reset", cause="restart")) == 1
     changes = [event["fields"] for event in told.of_type("configured_tokens_changed")]
     assert changes == [{"configured_tokens": 6, "before": 4}]
     assert len(told.of_type("target_failing")) == len(told.of_type("target_recovered")) == 1
-
-
-def events_are_those_of_the_log(told):
-    """Event for event, in the same order, with the same fields; each with an id of its own that grows by one."""
     own = {"event", "event_id", "log_level", "target", "model_name", "engine"}
     from_log = [
-        (
-            entry["event_id"],
-            entry["log_level"] == "warning",
-            entry["event"],
-            entry["target"],
-            entry.get("model_name"),
-            {key: entry[key] for key in entry.keys() - own},
-        )
+        {
+            "id": entry["event_id"],
+            "bad": entry["log_level"] == "warning",
+            "type": entry["event"],
+            "target": entry["target"],
+            "model_name": entry.get("model_name"),
+            "fields": {key: entry[key] for key in entry.keys() - own},
+        }
         for entry in told.logs
+        if entry["event"] in TOLD
     ]
-    names = ("id", "bad", "type", "target", "model_name", "fields")
-    assert [tuple(event[name] for name in names) for event in told.events] == from_log
+    assert [{name: event[name] for name in from_log[0]} for event in told.events] == from_log
     numbers = [int(event["id"].split("-")[1]) for event in told.events]
     assert numbers == list(range(1, len(numbers) + 1))
-
-
-def counters_count_the_events(told):
     for metric, word, label, values, shown in (
         ("acceptance_drops", "acceptance_dropped", "kind", ("sudden",), told.engine["drops"]["total"]),
         ("engine_resets", "engine_reset", "cause", ("restart", "decrease"), told.engine["resets"]),
@@ -132,45 +117,46 @@ def counters_count_the_events(told):
     assert sum(failures) == sum(event["fields"]["failed_polls"] for event in told.of_type("target_recovered"))
 
 
-def states_are_those_that_the_last_events_tell(told):
-    for name, event in (("verdict", "verdict_changed"), ("recommendation", "recommendation_changed")):
-        word = told.in_force(f"spec_decode_{name}")
-        assert word == told.engine[name] == told.summary[name] == told.of_type(event)[-1]["fields"][name]
-    assert told.in_force("spec_decode_state") == told.engine["state"] == told.summary["state"] == "active"
-    assert told.engine["configured_tokens"] == 6
+def states_and_numbers_are_the_same(told):
+    """Numbers of the long window: exact between metrics and API, to the digits that a line has in the log."""
+    engine, summary = told.engine, [each for each in told.logs if each["event"] == "engine_summary"][-1]
+    for name, label in (("verdict", "verdict"), ("recommendation", "action"), ("state", "state")):
+        metric = f"spec_decode_{name}"
+        in_force = [one.labels[label] for one in told.samples if one.name == metric and one.value == 1]
+        assert in_force == [engine[name]] == [summary[name]]
+    for name in ("verdict", "recommendation"):
+        assert engine[name] == told.of_type(f"{name}_changed")[-1]["fields"][name]
+    assert engine["state"] == "active"
+    assert engine["configured_tokens"] == 6
     for name in ("configured_tokens", "recommended_tokens"):
-        assert told.metric(f"spec_decode_{name}") == told.engine[name] == told.summary[name]
-
-
-def numbers_are_the_same(told):
-    """Of the long window: exact between metrics and API, to the digits that a line has in the log."""
-    window = told.engine["windows"][-1]
-    assert window["window"] == told.summary["window"] == "2m"
+        assert told.metric(f"spec_decode_{name}") == engine[name] == summary[name]
+    window = engine["windows"][-1]
+    assert window["window"] == summary["window"] == "2m"
     for name in ("acceptance_length_tokens", "draft_acceptance_ratio", "estimated_speedup_ratio"):
         for side, suffix in (("value", ""), ("lower", "_lower"), ("upper", "_upper")):
             value = told.metric(f"spec_decode_{name}{suffix}", window="2m")
             assert value == window[name][side]
-            assert told.summary[f"{name}{suffix}"] == round(value, 4)
+            assert summary[f"{name}{suffix}"] == round(value, 4)
     time = told.metric("spec_decode_time_per_output_token_seconds", window="2m")
     assert time == window["time_per_output_token_seconds"]
-    assert told.summary["time_per_output_token_seconds"] == round(time, 4)
+    assert summary["time_per_output_token_seconds"] == round(time, 4)
 
 
-def the_page_tells_the_newest_events(told):
-    """In the words of the table of events; alarms and their ends come first."""
-    newest = [event for event in told.events[::-1] if event["id"] in told.listed]
-    assert told.listed == [event["id"] for event in newest]
-    assert all(event["id"] in told.listed for event in told.events if event["bad"])
+def the_page_tells_the_newest_events_and_shows_the_same_numbers(told):
+    """Events in the words of their table, alarms and their ends first.
+
+    Numbers of the long window: those of the fleet, and of the engine with the counts behind them.
+    """
+    text, listed = words_of(told.page), EVENT_ID.findall(told.page)
+    newest = [event for event in told.events[::-1] if event["id"] in listed]
+    assert listed == [event["id"] for event in newest]
+    assert all(event["id"] in listed for event in told.events if event["bad"])
     assert {"acceptance_dropped", "acceptance_recovered", "engine_reset"} <= {one["type"] for one in newest}
     for event in newest:
-        assert " ".join(event_text(event["type"], event["fields"]).split()) in told.text
-
-
-def the_page_shows_the_same_numbers(told):
-    """Of the long window: those of the fleet, and of the engine with the counts behind them."""
+        assert " ".join(event_text(event["type"], event["fields"]).split()) in text
     window, counts = told.engine["windows"][-1], told.engine["windows"][-1]["counts"]
     for shown in (told.engine["verdict"], f"{window['acceptance_length_tokens']['value']:.2f}"):
-        assert shown in told.text.lower()
+        assert shown in text.lower()
     for name in ("verdict_text", "recommendation_text"):
         assert told.engine[name] in told.opened
     for name in ("drafts", "draft_tokens", "accepted_tokens"):
