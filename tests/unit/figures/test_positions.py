@@ -10,28 +10,25 @@ from spec_decode_exporter.figures.positions import Positions, Regime
 from tests.fakes.windows import summed, window
 
 
-def positions_of(drafts, drafted, accepted, *positions, **more):
-    return Positions(window(drafts, drafted, accepted, positions=positions, **more))
-
-
 @pytest.mark.parametrize(
     ("positions", "acceptance", "conditional", "decay", "lengths"),
     [
         (
-            positions_of(100, 400, 230, 80, 65, 50, 35),
+            Positions(window(100, 400, 230, positions=(80, 65, 50, 35))),
             [0.80, 0.65, 0.50, 0.35],
             [80 / 100, 65 / 80, 50 / 65, 35 / 50],
             (65 + 50 + 35) / (80 + 65 + 50),
             [0.20, 0.15, 0.15, 0.15, 0.35],
         ),
-        (positions_of(10, 10, 5, 5), [0.5], [0.5], None, [0.5, 0.5]),
+        (Positions(window(10, 10, 5, positions=(5,))), [0.5], [0.5], None, [0.5, 0.5]),
         # No draft reached the last position.
-        (positions_of(10, 30, 4, 4, 0, 0), [0.4, 0, 0], [0.4, 0, None], 0, [0.6, 0.4, 0, 0]),
-        (positions_of(10, 30, 0, 0, 0, 0), [0, 0, 0], [0, None, None], None, [1, 0, 0, 0]),
-        (positions_of(0, 0, 0, 0, 0), [None] * 2, [None] * 2, None, [None] * 3),  # idle
-        (positions_of(10, 30, 15), [], [], None, []),  # without positions
-        (positions_of(10, 30, 15, 0, 0, 0), [], [], None, []),  # their number is known by T/D alone
-        (positions_of(None, None, None, 5), [None], [None], None, []),
+        (Positions(window(10, 30, 4, positions=(4, 0, 0))), [0.4, 0, 0], [0.4, 0, None], 0, [0.6, 0.4, 0, 0]),
+        (Positions(window(10, 30, 0, positions=(0, 0, 0))), [0, 0, 0], [0, None, None], None, [1, 0, 0, 0]),
+        (Positions(window(0, 0, 0, positions=(0, 0))), [None] * 2, [None] * 2, None, [None] * 3),  # idle
+        (Positions(window(10, 30, 15)), [], [], None, []),  # without positions
+        # Their number is known by T/D alone.
+        (Positions(window(10, 30, 15, positions=(0, 0, 0))), [], [], None, []),
+        (Positions(window(None, None, None, positions=(5,))), [None], [None], None, []),
     ],
 )
 def test_figures_of_positions(positions, acceptance, conditional, decay, lengths):
@@ -52,7 +49,7 @@ def test_figures_of_positions(positions, acceptance, conditional, decay, lengths
     ],
 )
 def test_the_minimum_of_drafts_that_reach_a_position(drafted, expected):
-    found = positions_of(100, drafted, 90, 50, 20, 15, 5)
+    found = Positions(window(100, drafted, 90, positions=(50, 20, 15, 5)))
     assert [found.least_drafted(position) for position in range(4)] == expected
     counts = zip((50, 20, 15, 5), expected, strict=True)
     highest = [accepted / least if least else None for accepted, least in counts]
@@ -66,10 +63,6 @@ def increment(lengths, accepted, tokens=4):
         "accepted_tokens": sum(accepted),
         "positions": [sum(each > place for each in accepted) for place in range(tokens)],
     }
-
-
-def regimes_of(increments):
-    return Positions(summed(list(increments)))
 
 
 def accepted_of(generator, length, acceptance):
@@ -91,10 +84,10 @@ MIXED = increment([4] * 20 + [2] * 30, [0] * 50)  # K changed within it
 class TestRegimes:
     def test_a_schedule_that_changes_k_has_one_for_each_number_of_tokens(self):
         expected = Regime(2, 30, (30, 15)), Regime(4, 20, (12, 12, 12, 12))
-        assert regimes_of([LONG, SHORT, LONG]).regimes == expected
+        assert Positions(summed([LONG, SHORT, LONG])).regimes == expected
 
     def test_a_position_counts_the_drafts_that_had_it(self):
-        found = regimes_of([LONG, SHORT])
+        found = Positions(summed([LONG, SHORT]))
         assert found.acceptance == [36 / 40, 21 / 40, 6 / 10, 6 / 10]
         assert found.conditional == [36 / 40, 21 / 36, 6 / 6, 6 / 6]
         assert found.counts == [(36, 40), (21, 36), (6, 6), (6, 6)]
@@ -106,13 +99,13 @@ class TestRegimes:
         assert found.lengths == [4 / 40, 15 / 40, 15 / 40, 0, 6 / 40]  # of all drafts
 
     def test_a_position_that_no_draft_had_has_no_value(self):
-        found = regimes_of([increment([2] * 50, [2] * 25 + [0] * 25)] * 4)
+        found = Positions(summed([increment([2] * 50, [2] * 25 + [0] * 25)] * 4))
         assert found.acceptance == [0.5, 0.5, None, None]
         assert found.conditional == [0.5, 1.0, None, None]
         assert found.decay == 1.0
 
     def test_increments_during_which_k_changed_are_left_out(self):
-        found = regimes_of([*scheduled(random.Random(1), [4] * 8 + [2] * 8), MIXED])
+        found = Positions(summed([*scheduled(random.Random(1), [4] * 8 + [2] * 8), MIXED]))
         assert [regime.drafts for regime in found.regimes] == [400, 400]
 
     @pytest.mark.parametrize(
@@ -127,7 +120,7 @@ class TestRegimes:
         ids=["constant K", "a rare short one", "K changed within most", "few drafts", "more tokens than K"],
     )
     def test_there_are_none_without_a_schedule_that_changes_k(self, increments, common):
-        found = regimes_of(increments)
+        found = Positions(summed(increments))
         assert (found.regimes, found.common) == ((), common)
         assert found.drafts_with(0) is found.drafted_up_to(2) is None
 
@@ -141,14 +134,15 @@ class TestRegimes:
                 increment(lengths, [accepted_of(generator, length, 0.7) for length in lengths])
                 for lengths in searches
             ]
-            found = regimes_of(increments)
+            found = Positions(summed(increments))
             assert found.regimes == ()
             counts = map(sum, zip(*(each["positions"] for each in increments), strict=True))
             assert found.acceptance == [count / (60 * drafts) for count in counts]
 
     def test_there_are_none_without_positions_drafts_or_increments(self):
-        for counts in ((10, 30, 15), (10, 20, 15, 0, 0, 0), (None, None, None), (10, 30, 5, 5, 0, 0, 0)):
-            assert positions_of(*counts).regimes == ()
+        unknown = window(10, 20, 15, positions=(0, 0, 0)), window(10, 30, 5, positions=(5, 0, 0, 0))
+        for each in (window(10, 30, 15), window(), *unknown):
+            assert Positions(each).regimes == ()
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=60))

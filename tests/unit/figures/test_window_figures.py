@@ -24,10 +24,6 @@ SPECULATION = (
 )
 
 
-def figures(*counts, **more):
-    return WindowFigures(window(*counts, **more))
-
-
 # Values
 
 
@@ -36,19 +32,20 @@ def figures(*counts, **more):
     [
         # p = .80 .65 .50 .35, and p = .40 .15 .05 .01 of docs/explanation/semantics.md
         (
-            figures(100, 400, 230, decode_steps=100, generation_tokens=335, first_tokens=5),
+            window(100, 400, 230, decode_steps=100, generation_tokens=335, first_tokens=5),
             (0.575, 3.30, 4, 1, 3.30),
         ),
-        (figures(100, 400, 61), (0.1525, 1.61, 4, None, None)),
-        (figures(50, 200, 100, **STEPS), (0.5, 3, 4, 0.5, 2)),  # half of the steps draft and give 3 tokens
-        (figures(10, 40, 0), (0, 1, 4, None, None)),
-        (figures(102, decode_steps=100), (None, None, None, 1.02, None)),  # a torn page, shown as it is
-        (figures(0, 0, 0, decode_steps=0, generation_tokens=0, first_tokens=0), (None,) * 5),
-        (figures(decode_steps=100, generation_tokens=10, first_tokens=11), (None,) * 5),
+        (window(100, 400, 61), (0.1525, 1.61, 4, None, None)),
+        (window(50, 200, 100, **STEPS), (0.5, 3, 4, 0.5, 2)),  # half of the steps draft and give 3 tokens
+        (window(10, 40, 0), (0, 1, 4, None, None)),
+        (window(102, decode_steps=100), (None, None, None, 1.02, None)),  # a torn page, shown as it is
+        (window(0, 0, 0, decode_steps=0, generation_tokens=0, first_tokens=0), (None,) * 5),
+        (window(decode_steps=100, generation_tokens=10, first_tokens=11), (None,) * 5),
     ],
 )
 def test_figures_of_speculation(its, expected):
-    assert [getattr(its, name) for name in SPECULATION] == [pytest.approx(each) for each in expected]
+    found = WindowFigures(its)
+    assert [getattr(found, name) for name in SPECULATION] == [pytest.approx(each) for each in expected]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +64,7 @@ def test_figures_of_speculation(its, expected):
     ],
 )
 def test_the_work_of_steps(counts, more, expected):
-    its = figures(*counts, **more)
+    its = WindowFigures(window(*counts, **more))
     assert its.work == expected
     assert its.speedup_ceiling_ratio == (None if expected is None else expected[0] / expected[1])
 
@@ -87,7 +84,7 @@ def test_the_work_of_steps(counts, more, expected):
 )
 def test_figures_of_time(waited, decoding, generated, first, expected):
     times = {"first_token_nanoseconds": waited, "decode_nanoseconds": decoding}
-    its = figures(**times, generation_tokens=generated, first_tokens=first)
+    its = WindowFigures(window(**times, generation_tokens=generated, first_tokens=first))
     first_token, share = (
         FIGURE[key].of(its) for key in ("time_to_first_token_seconds", "first_token_time_ratio")
     )
@@ -128,14 +125,11 @@ def test_the_load_of_drafts_is_weighted_by_their_tokens_and_the_decoding_of_poll
 # Polls
 
 
-def rates(*counts):
-    return figures(increments=[{"draft_tokens": t, "accepted_tokens": hits} for t, hits in counts])
-
-
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=20))
 def test_it_is_the_spread_of_as_many_equal_rates_as_there_are_draft_tokens(increments):
     increments = [(drafted, min(drafted, accepted)) for drafted, accepted in increments]
-    its = rates(*increments)
+    rows = [{"draft_tokens": drafted, "accepted_tokens": accepted} for drafted, accepted in increments]
+    its = WindowFigures(window(increments=rows))
     each = sorted(accepted / drafted for drafted, accepted in increments for _ in range(drafted))
     if not each:
         assert its.poll_rate_deviation is its.poll_rate_quantiles([0.5])[0] is None
@@ -159,8 +153,8 @@ def test_it_is_the_spread_of_as_many_equal_rates_as_there_are_draft_tokens(incre
     ],
 )
 def test_changes_of_k_by_polls(polls, expected):
-    its = figures(increments=[{"decode_steps": s, "drafts": d, "draft_tokens": t} for s, d, t in polls])
-    assert its.draft_length_changes == expected
+    rows = [{"decode_steps": s, "drafts": d, "draft_tokens": t} for s, d, t in polls]
+    assert WindowFigures(window(increments=rows)).draft_length_changes == expected
 
 
 # Requests and cosines
@@ -172,7 +166,7 @@ def busy(accepted, drafts=10, tokens=4, **more):
     number, total = len(increments), sum(accepted)
     positions = [total // tokens + (place < total % tokens) for place in range(tokens)]
     defaults = {"increments": increments, "positions": positions} | REQUESTS
-    return figures(number * drafts, number * tokens * drafts, total, **(defaults | more))
+    return WindowFigures(window(number * drafts, number * tokens * drafts, total, **(defaults | more)))
 
 
 ALTERNATING = (20, 30) * 15
@@ -203,9 +197,9 @@ def test_the_fewer_requests_pass_through_the_fewer_cosines(first_tokens, running
 
 
 def test_a_window_without_drafts_has_cosines_for_other_figures_alone():
-    its = figures(0, 0, 0, increments=[{"generation_tokens": 9}] * 30, **REQUESTS)
+    its = WindowFigures(window(0, 0, 0, increments=[{"generation_tokens": 9}] * 30, **REQUESTS))
     assert (its.cosines, its.request_cosines) == (0, 3)
-    idle = figures(0, 0, 0, increments=[{}] * 30, **REQUESTS)
+    idle = WindowFigures(window(0, 0, 0, increments=[{}] * 30, **REQUESTS))
     assert idle.passing_requests is idle.effective_requests is None
 
 
@@ -235,7 +229,7 @@ WORKING, QUIET = {"drafts": 10, "generation_tokens": 30}, {"generation_tokens": 
 )
 def test_idle_time_lets_no_requests_pass(increments, running, generated, cosines):
     more = {"generation_tokens": generated, "first_tokens": 12, "gauges": (running,)}
-    assert figures(150, 600, increments=increments, **more).cosines == cosines
+    assert WindowFigures(window(150, 600, increments=increments, **more)).cosines == cosines
 
 
 def answers(requests, *lengths):
@@ -277,7 +271,7 @@ def test_the_variances_from_positions_are_those_of_single_drafts_or_less(drafts)
     drafts = [(tokens, min(tokens, accepted)) for tokens, accepted in drafts]
     drafted, total = map(sum, zip(*drafts, strict=True))
     positions = [sum(accepted > place for _, accepted in drafts) for place in range(5)]
-    its, rate = figures(len(drafts), drafted, total, positions=positions), total / drafted
+    its, rate = WindowFigures(window(len(drafts), drafted, total, positions=positions)), total / drafted
     assert its.draft_variance == pytest.approx(pstdev(accepted for _, accepted in drafts) ** 2, abs=1e-12)
     true = sqrt(sum((accepted - rate * tokens) ** 2 for tokens, accepted in drafts) / len(drafts))
     assert 0 <= its.least_deviation(rate) <= true + 1e-9
@@ -295,7 +289,8 @@ def test_the_length_and_the_rate_have_the_bounds_of_their_ratios():
 def test_an_increment_without_drafts_says_nothing_of_the_length():
     accepted, step = [20, 30, 25, 22, 31] * 5, {"decode_steps": 10, "generation_tokens": 30}
     rows = [{"drafts": 10, "draft_tokens": 40, "accepted_tokens": each, **step} for each in accepted]
-    its = figures(250, 1000, sum(accepted), increments=[*rows[:9], *[step] * 5, *rows[9:]], **REQUESTS)
+    rows[9:9] = [step] * 5
+    its = WindowFigures(window(250, 1000, sum(accepted), increments=rows, **REQUESTS))
     alone = estimate_of(accepted, [10] * 25, 3, (0.0, 4.0))
     assert its.acceptance_length_bounds.standard_error == pytest.approx(alone.standard_error)
 
@@ -312,22 +307,23 @@ def test_drafts_of_any_length_may_have_narrower_bounds_of_the_rate():
     # Half of the drafts have 4 tokens and half none; 2 of the 4 are accepted, every time. Nothing is unsure
     # about the rate, though the length varies.
     increments = [{"drafts": 2, "draft_tokens": 4, "accepted_tokens": 2, "generation_tokens": 4}] * 30
-    its = figures(60, 120, 60, increments=increments, positions=(30, 30, 0, 0), **REQUESTS)
+    its = WindowFigures(window(60, 120, 60, increments=increments, positions=(30, 30, 0, 0), **REQUESTS))
     assert its.acceptance_length_bounds.standard_error == pytest.approx(sqrt(1 / 60))
     assert its.draft_acceptance_bounds == Estimate(0.5, 0.5, 0.5, 0, 3)
 
 
 def test_without_a_number_of_drafts_the_rate_has_the_bounds_of_independent_draft_tokens():
     increments = [{"draft_tokens": 4, "accepted_tokens": 2, "generation_tokens": 4}] * 30
-    its = figures(None, 120, 60, increments=increments, **REQUESTS)
+    its = WindowFigures(window(None, 120, 60, increments=increments, **REQUESTS))
     assert its.draft_acceptance_bounds.standard_error == pytest.approx(sqrt(0.25 / 120))
 
 
 def positioned(first, second, drafts=100, number=30):
     """Increments of drafts of two tokens with these accepted tokens at each position."""
     one = {"drafts": drafts, "generation_tokens": drafts, "positions": (first, second)}
-    sums = (number * drafts, 2 * number * drafts, number * (first + second))
-    return figures(*sums, positions=(number * first, number * second), increments=[one] * number, **REQUESTS)
+    sums, positions = (number * drafts, 2 * number * drafts), (number * first, number * second)
+    its = window(*sums, sum(positions), positions=positions, increments=[one] * number, **REQUESTS)
+    return WindowFigures(its)
 
 
 def test_the_conditional_acceptance_has_bounds_of_the_drafts_that_reach_the_position():
@@ -349,7 +345,7 @@ def test_some_windows_have_no_bounds(name):
     assert getattr(busy(ALTERNATING, **steps), name) is not None
     assert getattr(busy(ALTERNATING, seconds=14.0, **steps), name) is None  # partial
     assert getattr(busy(ALTERNATING, first_tokens=6, **steps), name) is None
-    none = figures(0, 0, 0, increments=[{"generation_tokens": 9}] * 30, **REQUESTS, **steps)
+    none = WindowFigures(window(0, 0, 0, increments=[{"generation_tokens": 9}] * 30, **REQUESTS, **steps))
     assert getattr(none, name) is None
     assert getattr(WindowFigures(busy(ALTERNATING, **steps).window, is_partial=True), name) is None
 
@@ -359,5 +355,6 @@ def test_some_windows_have_no_bounds(name):
 def test_drafts_in_too_few_increments_leave_no_bounds(name, number, has_bounds):
     drafting = {"drafts": 5, "draft_tokens": 20, "accepted_tokens": 9, "generation_tokens": 30}
     increments = [drafting] * number + [{"generation_tokens": 30}] * (30 - number)
-    its = figures(number * 5, number * 20, number * 9, increments=increments, positions=(9,), **REQUESTS)
+    totals = number * 5, number * 20, number * 9
+    its = WindowFigures(window(*totals, increments=increments, positions=(9,), **REQUESTS))
     assert (getattr(its, name) is not None) is has_bounds
