@@ -38,13 +38,10 @@ def model(rate=None, half=0.0, tokens=4, engines=1, name="m", **more):
     )  # fmt: skip
 
 
-def comparison(before, after):
-    """Return the comparison of a model."""
-    return ModelComparison(before=before, after=after)
-
-
-def reasons(found):
-    return list(found.cautions)
+def snapshot(rates):
+    """Return an observation of models, by their names and rates."""
+    models = [model(rate, 0.001, name=name) for name, rate in rates.items()]
+    return SavedSnapshot(engines=(), seconds=60, models=models)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +60,11 @@ def reasons(found):
 )
 def test_only_a_certain_fall_counts(after, half, expected):
     """Only the later rate has an error; the earlier one is 0.7."""
-    assert comparison(model(0.7), model(after, half)).outcome is expected
+    assert ModelComparison(before=model(0.7), after=model(after, half)).outcome is expected
 
 
 def test_another_number_of_draft_tokens_is_not_comparable():
-    found = comparison(model(0.7, tokens=4), model(0.5, tokens=6))
+    found = ModelComparison(before=model(0.7, tokens=4), after=model(0.5, tokens=6))
     assert found.outcome is Outcome.NOT_COMPARABLE
     assert len(found.position_acceptance_ratio) == 4
 
@@ -83,11 +80,9 @@ def test_another_number_of_draft_tokens_is_not_comparable():
     ],
 )
 def test_unlike_measurements_have_a_caution(reason, quantity, before, alike, other):
-    def cautions(after):
-        return reasons(comparison(model(0.7, **{quantity: before}), model(0.7, **{quantity: after})))
-
-    assert cautions(alike) == []
-    assert cautions(other) == [reason]
+    first, similar, different = (model(0.7, **{quantity: value}) for value in (before, alike, other))
+    assert ModelComparison(before=first, after=similar).cautions == {}
+    assert list(ModelComparison(before=first, after=different).cautions) == [reason]
 
 
 BUSY = {"requests_per_second": 2.0, "running_requests": 8.0}
@@ -102,49 +97,43 @@ BUSY = {"requests_per_second": 2.0, "running_requests": 8.0}
     ],
 )  # fmt: skip
 def test_no_caution_is_for(before, after):
-    assert comparison(model(0.7, **before), model(0.7, **after)).cautions == {}
+    assert ModelComparison(before=model(0.7, **before), after=model(0.7, **after)).cautions == {}
 
 
 @pytest.mark.parametrize(("hits", "cautions"), [(0.29, 0), (0.31, 1)])
 def test_prefix_cache_hits_count_by_the_tokens_that_are_computed_of_a_request(hits, cautions):
     lengths = {"prompt_tokens_per_request": 400.0, "output_tokens_per_request": 100.0}
     before, after = (model(0.7, **lengths, prefix_cache_hit_ratio=each) for each in (0.2, hits))
-    assert reasons(comparison(before, after)) == [Traffic.PREFIX_CACHE] * cautions
+    found = ModelComparison(before=before, after=after)
+    assert list(found.cautions) == [Traffic.PREFIX_CACHE] * cautions
 
 
 def test_load_is_compared_per_engine():
     busy, alone = (model(0.7, running_requests=32.0, engines=number) for number in (2, 1))
-    assert (
-        comparison(busy, alone)
-        .cautions[Traffic.LOAD]
-        .startswith("16.0 requests ran on an engine in the mean, and 32.0")
-    )
+    caution = ModelComparison(before=busy, after=alone).cautions[Traffic.LOAD]
+    assert caution.startswith("16.0 requests ran on an engine in the mean, and 32.0")
 
 
 def test_unlike_measurements_without_bounds_have_a_caution():
     """Chance cannot be excluded, nor shown."""
-    sides = [
+    before, after = (
         model(0.7).model_copy(update={"figures": {"running_requests": Measured(value=value)}})
         for value in (10.0, 20.0)
-    ]
-    assert reasons(comparison(*sides)) == [Traffic.LOAD]
+    )
+    assert list(ModelComparison(before=before, after=after).cautions) == [Traffic.LOAD]
 
 
 # Differences
 
 
-def between(value, below, above):
-    """Return a figure with uneven bounds."""
-    return Measured(value=value, lower=max(0.0, value - below), upper=value + above)
-
-
 def test_distances_of_bounds_add_up_as_squares_each_in_its_own_direction():
     """A rise is largest from the lower bound before to the upper bound after."""
-    found = difference(between(10.0, 3.0, 1.0), between(20.0, 2.0, 4.0))
+    before, after = Measured(value=10.0, lower=7.0, upper=11.0), Measured(value=20.0, lower=18.0, upper=24.0)
+    found = difference(before, after)
     assert (found.change, found.lower, found.upper) == (10.0, 10 - sqrt(4 + 1), 10 + 5.0)
 
 
-@pytest.mark.parametrize("one", [between(1.0, 0.1, 0.1), Measured(value=1.0)])
+@pytest.mark.parametrize("one", [exactly(1.0, 0.1), Measured(value=1.0)])
 def test_without_bounds_on_one_side_there_are_none_of_the_difference(one):
     other = Measured(value=2.0)
     for found in (difference(one, other), difference(other, one)):
@@ -161,31 +150,13 @@ RATES = dict(zip(ORDER, (0.5, 0.6502, 0.68, 0.7, 0.8), strict=True))
 
 
 def test_the_worst_of_the_models_counts_and_a_missing_one_makes_it_uncertain_at_best():
-    def outcome(before, after):
-        sides = (
-            SavedSnapshot(engines=(), models=[model(rate, 0.001, name=name) for name, rate in rates.items()])
-            for rates in (before, after)
-        )
-        return compared(*sides).outcome
-
+    before, gone = {"a": 0.7, "b": 0.7}, {"a": 0.7, "gone": 0.7, "away": 0.7}
     for place, worst in enumerate(ORDER):
         for other in ORDER[place:]:
             after = {"a": RATES[other], "b": RATES[worst]}
-            assert outcome({"a": 0.7, "b": 0.7}, after) is worst
-        gone = {"a": 0.7, "gone": 0.7, "away": 0.7}
-        assert outcome(gone, {"a": RATES[worst]}) is ORDER[min(place, 1)]
-
-
-def text(found):
-    return as_text(found, TextStyle())
-
-
-def prose(found):
-    return " ".join(text(found).split())
-
-
-def against(before, after):
-    return compared(saved(before), saved(after))
+            assert compared(snapshot(before), snapshot(after)).outcome is worst
+        found = compared(snapshot(gone), snapshot({"a": RATES[worst]}))
+        assert found.outcome is ORDER[min(place, 1)]
 
 
 def renamed(snapshot, name):
@@ -213,26 +184,24 @@ def renamed(snapshot, name):
     ],
 )
 def test_what_changed_and_different_conditions_are_found(before, after, outcome, cautions):
-    found = against(before, after)
+    found = compared(saved(before), saved(after))
     (model,) = found.models
-    assert (found.outcome, reasons(model)) == (outcome, cautions)
+    assert (found.outcome, list(model.cautions)) == (outcome, cautions)
 
 
 def test_a_single_renamed_model_is_matched():
     found = compared(saved("steady"), renamed(saved("worse"), "llama-awq"))
     assert (len(found.models), found.only_before, found.only_after) == (1, (), ())
-    assert "Changed: model, from `meta-llama/Llama-3.1-8B-Instruct` to `llama-awq`" in prose(found)
+    prose = " ".join(as_text(found, TextStyle()).split())
+    assert "Changed: model, from `meta-llama/Llama-3.1-8B-Instruct` to `llama-awq`" in prose
 
 
 def test_unmatched_models_are_named():
-    def models(*names):
-        return SavedSnapshot(engines=(), seconds=60, models=[model(0.7, name=name) for name in names])
-
-    found = compared(models("a", "b", "c"), models("b", "d", "e"))
+    found = compared(snapshot(dict.fromkeys("abc", 0.7)), snapshot(dict.fromkeys("bde", 0.7)))
     assert [pair.after.model_name for pair in found.models] == ["b"]
     assert [model.model_name for model in found.only_before] == ["a", "c"]
     assert [model.model_name for model in found.only_after] == ["d", "e"]
-    written = text(found)
+    written = as_text(found, TextStyle())
     assert "Not there now: `a with 4 draft tokens`" in written
     assert "Not in the reference: `e with 4 draft tokens`" in written
 
@@ -246,13 +215,14 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize(("after", "verdict"), VERDICTS.items())
-@pytest.mark.parametrize("write", [prose, as_json])
-def test_the_verdict_is_a_plain_sentence(write, after, verdict):
-    assert verdict in write(against("steady", after))
+@pytest.mark.parametrize("is_text", [True, False], ids=["prose", "as_json"])
+def test_the_verdict_is_a_plain_sentence(is_text, after, verdict):
+    found = compared(saved("steady"), saved(after))
+    assert verdict in (" ".join(as_text(found, TextStyle()).split()) if is_text else as_json(found))
 
 
 def test_json_has_every_figure():
-    found = json.loads(as_json(against("two", "one of two")))
+    found = json.loads(as_json(compared(saved("two"), saved("one of two"))))
     assert (found["outcome"], found["threshold"]) == ("fell", 0.05)
     (one,) = found["models"]
     rate = one["figures"]["draft_acceptance_ratio"]
@@ -265,12 +235,12 @@ def test_json_has_every_figure():
 HOSTILE = "a|b`<script>*\x1b[31m\n# c\u202e"
 
 
-@pytest.mark.parametrize("write", [text, as_json])
-def test_untrusted_names_stay_text(write):
-    after = renamed(saved("one of two"), HOSTILE)
-    written = write(compared(saved("two"), after))
+@pytest.mark.parametrize("is_text", [True, False], ids=["text", "as_json"])
+def test_untrusted_names_stay_text(is_text):
+    found = compared(saved("two"), renamed(saved("one of two"), HOSTILE))
+    written = as_text(found, TextStyle()) if is_text else as_json(found)
     assert "\x1b" not in written
     assert "\u202e" not in written
     assert not any(line.startswith("# c") for line in written.splitlines())
-    if write is text:
+    if is_text:
         assert "``a|b`<script>*\\x1b[31m\\n# c\\u202e``" in written.replace("`` ", "``").replace(" ``", "``")

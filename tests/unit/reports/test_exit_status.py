@@ -5,13 +5,8 @@ from spec_decode_exporter.reports.exit_status import ExitStatus, observation_sta
 from tests.fakes.references import observation
 
 
-@pytest.fixture(name="view")
-def view_fixture():
-    return observation("steady")
-
-
-def engine(view, verdict=Verdict.HEALTHY, state=State.ACTIVE, speedup=1.5, request=None):
-    (one,) = view.engines
+def engine(verdict=Verdict.HEALTHY, state=State.ACTIVE, speedup=1.5, request=None):
+    (one,) = observation("steady").engines
     window = one.windows[-1]
     estimated = window.estimated_speedup_ratio.model_copy(update={"value": speedup})
     whole = request and window.end_to_end_speedup_ratio.model_copy(update={"value": request})
@@ -21,7 +16,8 @@ def engine(view, verdict=Verdict.HEALTHY, state=State.ACTIVE, speedup=1.5, reque
     return one.model_copy(update={"verdict": verdict, "state": state, "windows": (window,)})
 
 
-def status(view, *engines, targets=None):
+def status(*engines, targets=()):
+    view = observation("steady")
     return observation_status(
         view.model_copy(update={"engines": engines, "targets": targets or view.targets})
     )
@@ -41,36 +37,36 @@ def status(view, *engines, targets=None):
     ],
 )
 def test_the_verdict_and_the_speedup_of_requests_determine_the_status(
-    view, verdict, speedup, request_speedup, expected
+    verdict, speedup, request_speedup, expected
 ):
-    assert status(view, engine(view, verdict, speedup=speedup, request=request_speedup)) is expected
+    assert status(engine(verdict, speedup=speedup, request=request_speedup)) is expected
 
 
 @pytest.mark.parametrize("verdict", [Verdict.OPTIMAL, Verdict.POOR])
-def test_a_verdict_without_bounds_is_unknown(view, verdict):
-    one = engine(view, verdict, speedup=2.0)
+def test_a_verdict_without_bounds_is_unknown(verdict):
+    one = engine(verdict, speedup=2.0)
     length = one.windows[-1].acceptance_length_tokens.model_copy(update={"lower": None, "upper": None})
     window = one.windows[-1].model_copy(update={"acceptance_length_tokens": length})
-    assert status(view, one) is ExitStatus.GOOD
-    assert status(view, one.model_copy(update={"windows": (window,)})) is ExitStatus.UNKNOWN
+    assert status(one) is ExitStatus.GOOD
+    assert status(one.model_copy(update={"windows": (window,)})) is ExitStatus.UNKNOWN
 
 
-def test_the_worst_counts(view):
-    good, bad = engine(view), engine(view, Verdict.HARMFUL)
-    unknown, gone = engine(view, Verdict.INSUFFICIENT), engine(view, state=State.UNREACHABLE)
-    assert status(view, good, unknown) is ExitStatus.UNKNOWN
-    assert status(view, good, unknown, gone) is ExitStatus.FAILED
-    assert status(view, good, unknown, gone, bad) is ExitStatus.BAD
+def test_the_worst_counts():
+    good, bad = engine(), engine(Verdict.HARMFUL)
+    unknown, gone = engine(Verdict.INSUFFICIENT), engine(state=State.UNREACHABLE)
+    assert status(good, unknown) is ExitStatus.UNKNOWN
+    assert status(good, unknown, gone) is ExitStatus.FAILED
+    assert status(good, unknown, gone, bad) is ExitStatus.BAD
 
 
-def test_a_missing_server_fails_whatever_the_verdict_of_the_others(view):
-    (target,) = view.targets
+def test_a_missing_server_fails_whatever_the_verdict_of_the_others():
+    (target,) = observation("steady").targets
     absent = target.model_copy(update={"engines": ()})
-    assert status(view, engine(view), targets=(target, absent)) is ExitStatus.FAILED
-    assert status(view, engine(view, Verdict.HARMFUL), targets=(target, absent)) is ExitStatus.BAD
+    assert status(engine(), targets=(target, absent)) is ExitStatus.FAILED
+    assert status(engine(Verdict.HARMFUL), targets=(target, absent)) is ExitStatus.BAD
 
 
-def test_an_engine_without_speculation_counts_only_if_no_other_speculates(view):
-    off = engine(view, Verdict.INSUFFICIENT, State.DISABLED)
-    assert status(view, off, engine(view)) is ExitStatus.GOOD
-    assert status(view, off) is ExitStatus.UNKNOWN
+def test_an_engine_without_speculation_counts_only_if_no_other_speculates():
+    off = engine(Verdict.INSUFFICIENT, State.DISABLED)
+    assert status(off, engine()) is ExitStatus.GOOD
+    assert status(off) is ExitStatus.UNKNOWN
