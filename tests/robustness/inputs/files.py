@@ -34,7 +34,7 @@ from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.web.security import read_web_config
 from tests.fakes.model_configs import LLAMA_8B
 from tests.fakes.references import observation
-from tests.robustness.inputs.row import RejectedError, Row, as_json, filled, in_file
+from tests.robustness.inputs.row import InFile, RejectedError, Row, as_json, filled
 
 
 def _state(path: Path) -> object:
@@ -49,13 +49,7 @@ def _secret(path: Path) -> object:
     return headers(HttpSettings(authorization=Authorization(credentials_file=path)))
 
 
-def _targets(number: int) -> bytes:
-    return b"targets:\n" + b"".join(b"- url: http://h%d:1\n" % place for place in range(number))
-
-
-def _users(number: int) -> bytes:
-    line = b"  user%d: $2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi\n"
-    return b"basic_auth_users:\n" + b"".join(line % place for place in range(number))
+_HASH = b"$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi"
 
 
 def _observation(engines: int) -> bytes:
@@ -82,8 +76,11 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="configuration",
         rejects=ConfigError,
-        read=in_file(lambda path: load_config(path, environ={}), "exporter.yml"),
-        worst={"targets": lambda: _targets(5_000), "a comment": filled(b"# ", b"x", b"", MAX_FILE_BYTES)},
+        read=InFile(lambda path: load_config(path, environ={}), "exporter.yml"),
+        worst={
+            "targets": lambda: b"targets:\n" + b"".join(b"- url: http://h%d:1\n" % n for n in range(5_000)),
+            "a comment": filled(b"# ", b"x", b"", MAX_FILE_BYTES),
+        },
         beyond={
             "bytes": filled(b"# ", b"x", b"", MAX_FILE_BYTES + 1),
             "values": lambda: b"targets: [" + b"{}," * MAX_VALUES + b"]",
@@ -93,21 +90,25 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="web configuration",
         rejects=ConfigError,
-        read=in_file(read_web_config, "web.yml"),
-        worst={"users": lambda: _users(1_000)},
+        read=InFile(read_web_config, "web.yml"),
+        worst={
+            "users": lambda: (
+                b"basic_auth_users:\n" + b"".join(b"  user%d: %b\n" % (n, _HASH) for n in range(1_000))
+            )
+        },
         beyond={"bytes": filled(b"# ", b"x", b"", MAX_FILE_BYTES + 1)},
     ),
     Row(
         name="secret file",
         rejects=PollError,
-        read=in_file(_secret),
+        read=InFile(_secret),
         worst={"one line": filled(b"", b"x", b"", MAX_FILE_BYTES)},
         beyond={"bytes": filled(b"", b"x", b"", MAX_FILE_BYTES + 1)},
     ),
     Row(
         name="saved observation",
         rejects=saved_snapshot.SavedFileError,
-        read=in_file(saved_snapshot.read_observation),
+        read=InFile(saved_snapshot.read_observation),
         worst={"engines": lambda: _observation(400)},
         beyond={
             "bytes": filled(b"", b" ", b"", saved_snapshot.MAX_BYTES + 1),
@@ -116,7 +117,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="state file",
-        read=in_file(_state),
+        read=InFile(_state),
         worst={"engines": lambda: _states(MAX_STATES)},
         beyond={
             "bytes": filled(b"", b" ", b"", LARGEST_STATE + 1),
@@ -128,7 +129,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="config.json of a model",
         rejects=ModelError,
-        read=in_file(lambda path: models.model_of(str(path), None), "config.json"),
+        read=InFile(lambda path: models.model_of(str(path), None), "config.json"),
         worst={
             "values": as_json(lambda: {**LLAMA_8B, "x": [{}] * (models.MAX_VALUES // 2 - 20)}),
             "a text": as_json(lambda: {**LLAMA_8B, "x": "x" * (models.MAX_BYTES - 1000)}),

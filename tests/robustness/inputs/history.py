@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
 
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.core.tasks import Pace
@@ -21,94 +21,92 @@ from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Selector
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.engines import ENGINES
-from tests.robustness.inputs.row import Make, Read, Row, filled, served_json
+from tests.robustness.faults import sends, serving
+from tests.robustness.inputs.row import Make, Row, as_json, filled
+from tests.robustness.inputs.server_pages import JSON, answer
 
 _NAME: Final = "vllm:generation_tokens_total"
 _SECONDS: Final = 1e5  # seconds of the samples that are asked for
 _TARGET: Final = Target("http://10.0.0.1:8000/metrics", "chat")
 
 
-def _answered(use: Callable[[QueryApi], Awaitable[object]]) -> Read:
-    async def read(data: bytes) -> object:
-        async with served_json(data) as url:
-            client = Client(HttpSettings(), timeout=60.0, max_body=MAX_BODY)
-            try:
-                return await use(QueryApi(url, client))
-            finally:
-                await client.close()
-
-    return read
-
-
-async def _servers(api: QueryApi) -> object:
-    servers = await BaselineReader(api, "", 0.0, 1.0).servers()
-    return server_of(_TARGET, servers, is_only_target=False)
+@asynccontextmanager
+async def _history(data: bytes) -> AsyncIterator[QueryApi]:
+    """Serve the bytes as every answer of a history; yield what asks it."""
+    async with serving(sends(answer(data, JSON))) as server:
+        client = Client(HttpSettings(), timeout=60.0, max_body=MAX_BODY)
+        try:
+            yield QueryApi(server.url(), client)
+        finally:
+            await client.close()
 
 
-async def _samples(api: QueryApi) -> object:
-    pace, found = Pace(SCRAPES_SLICE), []
-    reader = TargetSamples(api, HistoryTarget(ENGINES[0], "vllm:", {}, frozenset()), PAGE)
-    for _, samples in reader.scrapes(await api.samples(Selector(_NAME), _SECONDS, int(_SECONDS))):
-        found.append(samples)
-        await pace.done()
-    return found
+async def _read_servers(data: bytes) -> object:
+    async with _history(data) as api:
+        servers = await BaselineReader(api, "", 0.0, 1.0).servers()
+        return server_of(_TARGET, servers, is_only_target=False)
 
 
-def _success(data: Any) -> bytes:
-    return json.dumps({"status": "success", "data": data}, separators=(",", ":")).encode()
+async def _read_samples(data: bytes) -> object:
+    async with _history(data) as api:
+        pace, found = Pace(SCRAPES_SLICE), []
+        reader = TargetSamples(api, HistoryTarget(ENGINES[0], "vllm:", {}, frozenset()), PAGE)
+        for _, samples in reader.scrapes(await api.samples(Selector(_NAME), _SECONDS, int(_SECONDS))):
+            found.append(samples)
+            await pace.done()
+        return found
 
 
-def _series(number: int, **labels: str) -> Make:
+def _series(number: int) -> Make:
     """Return a list of series of as many servers, one of which is the target."""
-    return lambda: _success(
-        [{"__name__": _NAME, "instance": f"10.0.0.1:{8000 + place}", **labels} for place in range(number)]
+    return as_json(
+        lambda: {
+            "status": "success",
+            "data": [{"__name__": _NAME, "instance": f"10.0.0.1:{8000 + place}"} for place in range(number)],
+        }
     )
 
 
-def _matrix(series: int, samples: int, **labels: str) -> Make:
-    values = [[place, str(place)] for place in range(samples)]
-    return lambda: _matrix_of([{"engine": str(place), **labels} for place in range(series)], lambda _: values)
-
-
-def _matrix_of(series: list[dict[str, str]], values: Callable[[int], list[Any]]) -> bytes:
+def _matrix(engines: Sequence[Iterable[int]]) -> bytes:
+    """Return samples of engines, each at these moments."""
     result = [
-        {"metric": {"__name__": _NAME, **labels}, "values": values(place)}
-        for place, labels in enumerate(series)
+        {"metric": {"__name__": _NAME, "engine": str(number)}, "values": [[one, str(one)] for one in moments]}
+        for number, moments in enumerate(engines)
     ]
-    return _success({"resultType": "matrix", "result": result})
-
-
-def _comings_and_goings() -> bytes:
-    """Return the samples of engines of which each scrape shows another one."""
-    return _matrix_of([{"engine": str(n)} for n in range(MAX_LAYOUTS + 2)], lambda place: [[place, "1"]])
+    return as_json({"status": "success", "data": {"resultType": "matrix", "result": result}})()
 
 
 ROWS: Final = (
     Row(
         name="series of `baseline.prometheus`",
-        read=_answered(_servers),
+        read=_read_servers,
         rejects=HistoryError,
         worst={"as many servers as fit": _series(12_000)},
         beyond={
             "bytes": _series(20_000),
             "values": filled(b'{"status":"success","data":[', b"[],", b"[]]}", MAX_BODY),
-            "servers that fit": lambda: _success(
-                [{"__name__": _NAME, "instance": "10.0.0.1:8000", "x": f"\x1b{n}"} for n in range(9)]
+            "servers that fit": as_json(
+                {
+                    "status": "success",
+                    "data": [
+                        {"__name__": _NAME, "instance": "10.0.0.1:8000", "x": f"\x1b{n}"} for n in range(9)
+                    ],
+                }
             ),
         },
     ),
     Row(
         name="samples of `baseline.prometheus`",
-        read=_answered(_samples),
+        read=_read_samples,
         rejects=HistoryError,
         worst={
-            "the longest series": _matrix(1, 40_000),
-            "as many engines as a page may have": _matrix(250, 20),
+            "the longest series": lambda: _matrix([range(40_000)]),
+            "as many engines as a page may have": lambda: _matrix([range(20)] * 250),
         },
         beyond={
-            "bytes": _matrix(1, 70_000),
+            "bytes": lambda: _matrix([range(70_000)]),
             "values": filled(b'{"status":"success","data":[', b"[],", b"[]]}", MAX_BODY),
-            "engines that come and go": _comings_and_goings,
+            "engines that come and go": lambda: _matrix([[n] for n in range(MAX_LAYOUTS + 2)]),
         },
     ),
 )

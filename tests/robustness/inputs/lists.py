@@ -18,22 +18,20 @@ from spec_decode_exporter.discovery.lists import (
     HttpListDiscovery,
 )
 from spec_decode_exporter.discovery.target import DiscoveryError
-from tests.robustness.inputs.row import Row, as_json, filled, in_file, served_json, text
+from tests.robustness.faults import sends, serving
+from tests.robustness.inputs.row import InFile, Row, as_json, filled
+from tests.robustness.inputs.server_pages import JSON, answer
 
-
-def _hosts(number: int) -> list[str]:
-    return [f"host{place}.test:8000" for place in range(number)]
-
-
-def _group_of_all() -> list[object]:
-    labels = {f"label{number:02}": "v" * 1024 for number in range(64)}
-    return [{"targets": _hosts(MAX_TARGETS), "labels": labels}]
+_HOSTS: Final = [f"host{place}.test:8000" for place in range(MAX_TARGETS)]
+_GROUP_OF_ALL: Final = [
+    {"targets": _HOSTS, "labels": {f"label{number:02}": "v" * 1024 for number in range(64)}}
+]
 
 
 def _groups_of_one(labels: int = MAX_LIST_LABELS // MAX_TARGETS) -> list[object]:
     return [
         {"targets": [host], "labels": {f"l{place}": f"{number}-{place}" for place in range(labels)}}
-        for number, host in enumerate(_hosts(MAX_TARGETS))
+        for number, host in enumerate(_HOSTS)
     ]
 
 
@@ -43,8 +41,8 @@ def _yaml_groups(groups: list[Any]) -> bytes:
 
 
 async def _http_list(data: bytes) -> object:
-    async with served_json(data) as url:
-        return await HttpListDiscovery(HttpDiscovery(url=url), Scrape()).targets()
+    async with serving(sends(answer(data, JSON))) as server:
+        return await HttpListDiscovery(HttpDiscovery(url=server.url()), Scrape()).targets()
 
 
 def _from_file(path: Path) -> object:
@@ -52,7 +50,7 @@ def _from_file(path: Path) -> object:
 
 
 _JSON_WORST: Final = {
-    "one group with every target, 64 labels of 1,024 characters": as_json(_group_of_all),
+    "one group with every target, 64 labels of 1,024 characters": as_json(_GROUP_OF_ALL),
     "a group for every target, with as many labels as a list may have": as_json(_groups_of_one),
     "groups without anything": as_json(lambda: [{}] * MAX_TARGETS),
     "nothing but spaces": filled(b"[", b" ", b"]"),
@@ -73,15 +71,15 @@ _JSON_BEYOND: Final = {
 }
 
 _YAML_WORST: Final = {
-    "one group with every target, 64 labels of 1,024 characters": lambda: _yaml_groups(_group_of_all()),
+    "one group with every target, 64 labels of 1,024 characters": lambda: _yaml_groups(_GROUP_OF_ALL),
     "groups of one target with five labels": lambda: _yaml_groups(_groups_of_one()[: MAX_VALUES // 17]),
-    "groups without anything": text("- {}\n" * MAX_TARGETS),
+    "groups without anything": lambda: b"- {}\n" * MAX_TARGETS,
     "anchors": lambda: b"".join(b"- &a%d {}\n" % number for number in range(MAX_TARGETS)),
 }
 
 _YAML_BEYOND: Final = {
     "bytes": filled(b"# ", b"x", b"", MAX_FILE_BYTES + 1),
-    "groups": text("- {}\n" * (MAX_TARGETS + 1)),
+    "groups": lambda: b"- {}\n" * (MAX_TARGETS + 1),
     "bytes full of empty lists": filled(b"[", b"[],", b"[]]", MAX_FILE_BYTES),
     "keys that are there twice": filled(b"- {", b"a: b,", b"}", MAX_FILE_BYTES),
 }
@@ -89,5 +87,5 @@ _YAML_BEYOND: Final = {
 
 ROWS: tuple[Row, ...] = (
     Row("http_sd list", _http_list, _JSON_WORST, _JSON_BEYOND, DiscoveryError),
-    Row("file_sd list in YAML", in_file(_from_file, "list.yml"), _YAML_WORST, _YAML_BEYOND, DiscoveryError),
+    Row("file_sd list in YAML", InFile(_from_file, "list.yml"), _YAML_WORST, _YAML_BEYOND, DiscoveryError),
 )

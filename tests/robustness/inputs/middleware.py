@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from functools import partial
 from typing import Any, Final
+from unittest.mock import AsyncMock
 
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
-from tests.robustness.inputs.row import Make, RejectedError, Row
+from tests.robustness.inputs.row import RejectedError, Row, filled
 from tests.unit.vllm_middleware.harness import SCOPE, answer, application, asked, body, start
 
 _MOST: Final = inside.BODY_BYTES - 100 * inside.PIECE_BYTES
@@ -31,19 +31,11 @@ async def _request(text: bytes, size: int = _PIECE) -> object:
     async def receive() -> dict[str, Any]:
         return next(messages)
 
-    async def send(_message: dict[str, Any]) -> None:
-        await asyncio.sleep(0)
-
-    await wrapped({**SCOPE, "headers": []}, receive, send)
+    await wrapped({**SCOPE, "headers": []}, receive, AsyncMock())
     reporter.work(0.0)
     if reporter.unreported:
         raise RejectedError("too_costly" if reporter.unreported[0] else "dropped")
     return reporter.records[0]
-
-
-def filled(unit: bytes, begin: bytes = b'{"n":1,"a":[', end: bytes = b'0],"n":2}') -> Make:
-    """Return a function that repeats ``unit`` up to the limit of a body."""
-    return lambda: begin + unit * ((_MOST - len(begin) - len(end)) // len(unit)) + end
 
 
 ROWS: Final[tuple[Row, ...]] = (
@@ -51,13 +43,13 @@ ROWS: Final[tuple[Row, ...]] = (
         "middleware: request body",
         _request,
         worst={
-            'repeated `"n":1,`': filled(b'"n":1,', b"{", b'"n":1}'),
-            "numbers": filled(b"1,"),
-            "escapes": filled(b'\\\\\\"', b'{"n":1,"a":"', b'","n":2}'),
+            'repeated `"n":1,`': filled(b"{", b'"n":1,', b'"n":1}', _MOST),
+            "numbers": filled(b'{"n":1,"a":[', b"1,", b'0],"n":2}', _MOST),
+            "escapes": filled(b'{"n":1,"a":"', b'\\\\\\"', b'","n":2}', _MOST),
         },
         beyond={
             "brackets": lambda: b'{"a":' + b"[" * 100_000,
-            "digits": filled(b"9", b'{"temperature":', b"}"),
+            "digits": filled(b'{"temperature":', b"9", b"}", _MOST),
             "compressed": lambda: b"\x1f\x8b\x08" + random.Random(1).randbytes(_PIECE),
         },
     ),

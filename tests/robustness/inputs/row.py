@@ -52,10 +52,6 @@ def as_json(value: object) -> Make:
     return lambda: json.dumps(value() if callable(value) else value, separators=(",", ":")).encode()
 
 
-def text(content: str) -> Make:
-    return content.encode
-
-
 @asynccontextmanager
 async def served(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """Serve what ``answer`` returns at every path; yield the URL."""
@@ -69,24 +65,15 @@ async def served(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIter
         await server.close()
 
 
-@asynccontextmanager
-async def served_json(data: bytes) -> AsyncIterator[str]:
-    """Serve the bytes as JSON at every path; yield the URL."""
+@dataclass(frozen=True)
+class InFile:
+    """Passes the bytes to ``read`` as a file, in a thread as in the program."""
 
-    async def answer(_request: web.Request) -> web.StreamResponse:
-        return web.Response(body=data, content_type="application/json")
+    read: Callable[[Path], object]
+    name: str = "file"
 
-    async with served(answer) as url:
-        yield url
-
-
-def in_file(read: Callable[[Path], object], name: str = "file") -> Read:
-    """Return a function that passes the bytes to ``read`` as a file, in a thread as in the program."""
-
-    async def read_file(data: bytes) -> object:
+    async def __call__(self, data: bytes) -> object:
         with TemporaryDirectory() as folder:
-            path = Path(folder) / name
+            path = Path(folder) / self.name
             path.write_bytes(data)
-            return await asyncio.to_thread(read, path)
-
-    return read_file
+            return await asyncio.to_thread(self.read, path)
