@@ -17,12 +17,10 @@ def filled(rows, keep=10.0):
     return ring
 
 
-def rows_of(its, columns=3):
-    return [list(row) for row in zip(*map(its.column, range(columns)), strict=True)]
-
-
-def sums(ring, edge=0.0, columns=1):
-    return ring.since(edge).sums(columns)
+def seen(increments, columns=3):
+    """Return all that increments show: rows, sums, begins, and the place of a moment."""
+    rows = [list(row) for row in zip(*map(increments.column, range(columns)), strict=True)]
+    return rows, increments.sums(columns), increments.begins, increments.places([3.5])
 
 
 def test_old_increments_are_removed_and_none_of_a_window_however_large_the_totals():
@@ -30,7 +28,7 @@ def test_old_increments_are_removed_and_none_of_a_window_however_large_the_total
     for second in range(300):
         ring.add(float(second), second + 1.0, [2**57, -5], 0.5)
         number = min(second + 1, 10)
-        assert sums(ring, second - 9.5, 2) == [number * 2**57, number * -5]
+        assert ring.since(second - 9.5).sums(2) == [number * 2**57, number * -5]
     assert len(ring.since(0.0)) <= 50
 
 
@@ -49,10 +47,11 @@ ROWS = st.lists(st.lists(st.integers(-(2**70), 2**70), min_size=1, max_size=4), 
 def test_sums_and_columns_are_those_of_each_increment(rows, edge):
     found = filled(rows, keep=20.0).since(float(edge))
     expected = rows[max(edge, len(rows) - len(found)) :]
-    assert rows_of(found, 4) == [[*row, 0, 0, 0, 0][:4] for row in expected]
+    found_rows, sums, begins, _ = seen(found, 4)
+    assert found_rows == [[*row, 0, 0, 0, 0][:4] for row in expected]
     totals = [sum(column) for column in zip_longest(*expected, [0] * 4, fillvalue=0)]
-    assert found.sums(4)[:4] == totals == [found.sum(column) for column in range(4)]
-    assert found.begins == [float(edge + n) for n in range(len(found))] or edge < len(rows) - 20
+    assert sums[:4] == totals == [found.sum(column) for column in range(4)]
+    assert begins == [float(edge + n) for n in range(len(found))] or edge < len(rows) - 20
     assert len(found) >= min(len(rows) - edge, 20)
 
 
@@ -70,10 +69,6 @@ def test_increments_that_are_read_later_are_as_they_were(rows, clearings):
         if second in clearings:
             ring.clear()
     assert all(seen(increments) == then for increments, then in read)
-
-
-def seen(increments):
-    return rows_of(increments), increments.sums(3), increments.begins, increments.places([3.5])
 
 
 @pytest.mark.parametrize("count", [0, 1, 30, 31, 60, 61, 300])
