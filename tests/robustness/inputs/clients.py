@@ -6,23 +6,12 @@ import asyncio
 import json
 from typing import Final
 
-from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS, Batch
-from spec_decode_exporter.requests.record import read as read_body
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
 from spec_decode_exporter.web import api, application
 from spec_decode_exporter.web.server import NO_TLS, parse_listen_address, serve
 from tests.robustness.inputs.row import RejectedError, Row
 from tests.unit.web.plain_state import plain_state
-
-
-class _Taker:
-    """Read bodies like the exporter, and discard them."""
-
-    async def take(self, body: bytes, *, lines: bool, unsent: object) -> Batch:
-        del unsent
-        return await read_body(body, lines=lines, salt=None)
-
-    def reject_body(self, status: int) -> None:
-        """Count nothing."""
 
 
 async def answered(data: bytes) -> bytes:
@@ -31,8 +20,9 @@ async def answered(data: bytes) -> bytes:
     Raises:
         RejectedError: The status is 400 or more, or there is no response.
     """
-    app = application.create_app(plain_state(receiver=_Taker))
-    server = await serve(app, [parse_listen_address("127.0.0.1:0")], NO_TLS)
+    state = plain_state()
+    state.adopt(Config.model_validate({"requests": {"ingest": True}}))
+    server = await serve(application.create_app(state), [parse_listen_address("127.0.0.1:0")], NO_TLS)
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", int(server.urls[0].rpartition(":")[2].strip("/"))
     )
@@ -59,18 +49,9 @@ def request(*lines: bytes, method: bytes = b"GET", path: bytes = b"/", body: byt
     return b"\r\n".join([*head, b"", body])
 
 
-def header(size: int) -> bytes:
-    """Return a header of ``size`` bytes, with its name."""
-    return b"X: ".ljust(size, b"a")
-
-
 def posted(body: bytes, content_type: str = api.JSON) -> bytes:
     kind = b"Content-Type: " + content_type.encode()
     return request(kind, method=b"POST", path=api.INGEST_PATH.encode(), body=body)
-
-
-def array(record: bytes, count: int) -> bytes:
-    return b"[" + b",".join([record] * count) + b"]"
 
 
 _LINE, _HEADERS = 8190, 128  # aiohttp's limits
@@ -82,12 +63,12 @@ _HEAD: Final = Row(
         "as many headers as are read": lambda: request(
             *[b"X-%d: a" % number for number in range(_HEADERS - 2)]
         ),
-        "as many bytes as are read": lambda: request(*[header(8000)] * 4),
+        "as many bytes as are read": lambda: request(*[b"X: ".ljust(8000, b"a")] * 4),
     },
     beyond={
         "bytes of a line": lambda: request(path=b"/?q=" + b"a" * _LINE),
-        "bytes of a header": lambda: request(header(_LINE + 100)),
-        "bytes of more than one read": lambda: request(*[header(8000)] * 12),
+        "bytes of a header": lambda: request(b"X: ".ljust(_LINE + 100, b"a")),
+        "bytes of more than one read": lambda: request(*[b"X: ".ljust(8000, b"a")] * 12),
         "headers": lambda: request(*[b"X: a"] * (_HEADERS + 1)),
     },
 )
@@ -104,13 +85,14 @@ _PAGE_QUERY: Final = Row(
 )
 
 _RECORD: Final = b'{"n":1}'
+_DEEP: Final = b'{"a":' + b"[" * 900 + b"]" * 900 + b"},"
 
 _REQUESTS: Final = Row(
     name="body of POST /api/v1/requests",
     read=answered,
     worst={
-        "as many requests as are read": lambda: posted(array(b"{}", MAX_BATCH_REQUESTS)),
-        "deep requests": lambda: posted(array(b'{"a":' + b"[" * 900 + b"]" * 900 + b"}", 500)),
+        "as many requests as are read": lambda: posted(b"[" + b"{}," * (MAX_BATCH_REQUESTS - 1) + b"{}]"),
+        "deep requests": lambda: posted(b"[" + _DEEP * 499 + _DEEP[:-1] + b"]"),
         "one long request": lambda: posted(_RECORD[:-1] + b',"a":"' + b"a" * 1_000_000 + b'"}'),
         "lines that are no JSON": lambda: posted(
             _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), api.NDJSON

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -18,36 +18,30 @@ from spec_decode_exporter.discovery.vllm_command_line import (
 )
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.errors import StatusError
-from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
+from spec_decode_exporter.scrape.poll_record import PollRecord
 from spec_decode_exporter.scrape.poller import MAX_RESPONSE_BYTES, PollBudget, Poller
-from tests.robustness.inputs.row import Make, RejectedError, Row, as_json
+from tests.robustness.inputs.row import Make, RejectedError, Row, as_json, filled
 from tests.robustness.inputs.server_pages import MAX_BODY, answer, page, received
 
 
+@dataclass
 class _Server:
     """Client of a server that returns given bytes for one of its pages."""
 
-    spent = 0.0
-
-    def __init__(self, detail: str, body: bytes) -> None:
-        self._detail = detail
-        self._body = body
+    detail: str
+    body: bytes
+    spent: float = 0.0
 
     async def get(self, address: str, *, max_body: int | None = None) -> HttpResponse:
         if "/metrics" in address:
             return HttpResponse(page(()), "text/plain", 0.001)
-        if f"/{self._detail}" not in address:
+        if f"/{self.detail}" not in address:
             raise StatusError(HTTPStatus.NOT_FOUND)
-        return HttpResponse(received(answer(self._body), max_body or MAX_BODY), "application/json", 0.001)
+        return HttpResponse(received(answer(self.body), max_body or MAX_BODY), "application/json", 0.001)
 
 
 async def _polled(detail: str, body: bytes) -> PollRecord:
     """Poll once a server that returns these bytes for a detail; return the record."""
-
-    def receive(_: Polled) -> Generator[None, None, bool]:
-        yield
-        return False
-
     record, reasons = PollRecord(), []
     poller = Poller(
         "a", "http://a/metrics",
@@ -55,7 +49,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
         poll=Poll(), shortest_window=30.0, histogram_phase=0.0,
         budget=PollBudget(),
         clock=Clock(),
-        receive=receive,
+        receive=lambda _: iter(()),
         emit=lambda event: reasons.append(str(event.fields.get("reason"))),
         attempted=lambda: None,
         record=record,
@@ -83,42 +77,15 @@ async def read_server_info(body: bytes) -> object:
     return record.speculation
 
 
-def detail(known: str, filling: str, last: str, size: int = MAX_RESPONSE_BYTES) -> bytes:
-    """Return JSON of a size: the wanted keys, and an unknown key filled with repeated JSON."""
-    head, tail = f'{{{known},"x":[', f"{last}]}}"
-    room = size - len(head) - len(tail)
-    return (head + filling * (room // len(filling)) + " " * (room % len(filling)) + tail).encode()
+def info(*schedule: tuple[int, int, int]) -> bytes:
+    """Return a response to ``/server_info``: vLLM's settings with a schedule."""
+    settings = {"method": "mtp", "num_speculative_tokens": 3, SCHEDULE_KEY: schedule}
+    return json.dumps({"vllm_config": {"speculative_config": settings}}).encode()
 
 
-def details(known: str) -> Mapping[str, Make]:
-    """Return the costliest valid response of the maximum size."""
-    return {"empty objects": partial(detail, known, "{},", "{}")}
-
-
-def speculation(*ranges: tuple[int, int, int]) -> str:
-    """Return vLLM's settings with a schedule, as the key of an object."""
-    settings = {"method": "mtp", "num_speculative_tokens": 3, SCHEDULE_KEY: ranges}
-    return f'"vllm_config":{{"speculative_config":{json.dumps(settings)}}}'
-
-
-def ranges(number: int = MAX_RANGES) -> Iterator[tuple[int, int, int]]:
-    """Yield ``number`` adjacent ranges."""
-    width = MAX_BATCH // MAX_RANGES
-    return ((1 + place * width, (place + 1) * width, place % 2) for place in range(number))
-
-
-def schedule_info(*ranges_: tuple[int, int, int]) -> bytes:
-    """Return a response to ``/server_info`` with a schedule."""
-    return f"{{{speculation(*ranges_)}}}".encode()
-
-
-def info_as_text() -> bytes:
-    """Return a response in text that repeats the start of the searched pattern."""
-    begin, end = "speculative_config=SpeculativeConfig(method='", "mtp', model=None, num_spec_tokens=3)"
-    frame = json.dumps({"vllm_config": ""})
-    return json.dumps(
-        {"vllm_config": begin * ((MAX_RESPONSE_BYTES - len(frame) - len(end)) // len(begin)) + end}
-    ).encode()
+WIDTH: Final = MAX_BATCH // MAX_RANGES
+RANGES: Final = [(1 + place * WIDTH, (place + 1) * WIDTH, place % 2) for place in range(MAX_RANGES)]
+"""As many adjacent ranges as a schedule may have."""
 
 
 def pod(words: list[str], environ: Mapping[str, str] | None = None) -> Make:
@@ -144,13 +111,16 @@ def script(filling: str, size: int = MAX_COMMAND_CHARACTERS - len("sh-c$")) -> s
     return head + filling * (room // len(filling)) + " " * (room % len(filling)) + tail
 
 
+VERSION: Final = b'{"version":"1","x":['
+PATTERN: Final = b"speculative_config=SpeculativeConfig(method='"
+
 ROWS: Final = (
     Row(
         "`/version` of a target",
         read_version,
-        worst=details('"version":"1"'),
+        worst={"empty objects": filled(VERSION, b"{},", b"{}]}", MAX_RESPONSE_BYTES)},
         beyond={
-            "bytes": partial(detail, '"version":"1"', "1,", "1", MAX_RESPONSE_BYTES + 1),
+            "bytes": filled(VERSION, b"1,", b"1]}", MAX_RESPONSE_BYTES + 1),
             "characters": as_json({"version": "1" * 257}),
         },
     ),
@@ -158,13 +128,18 @@ ROWS: Final = (
         "`/server_info` of a target",
         read_server_info,
         worst={
-            "the longest schedule": lambda: schedule_info(*ranges()),
-            "text that almost matches again and again": info_as_text,
-            **details(speculation(*ranges(8))),
+            "the longest schedule": lambda: info(*RANGES),
+            "text that almost matches again and again": filled(
+                b'{"vllm_config":"' + PATTERN,
+                PATTERN,
+                b"mtp', model=None, num_spec_tokens=3)\"}",
+                MAX_RESPONSE_BYTES,
+            ),
+            "empty objects": filled(info(*RANGES[:8])[:-1] + b',"x":[', b"{},", b"{}]}", MAX_RESPONSE_BYTES),
         },
         beyond={
-            "bytes": partial(detail, speculation(), "1,", "1", MAX_RESPONSE_BYTES + 1),
-            "ranges": lambda: schedule_info(*ranges(MAX_RANGES), (MAX_BATCH, MAX_BATCH, 1)),
+            "bytes": filled(info()[:-1] + b',"x":[', b"1,", b"1]}", MAX_RESPONSE_BYTES + 1),
+            "ranges": lambda: info(*RANGES, (MAX_BATCH, MAX_BATCH, 1)),
         },
     ),
     Row(
