@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+from dataclasses import dataclass
 from itertools import accumulate, cycle, islice
 from math import isfinite
 from types import SimpleNamespace
-from unittest.mock import patch
+from unittest.mock import AsyncMock, Mock, patch
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -103,13 +104,13 @@ def numbers_of(quantity):
     return numbers
 
 
-def server_of(kind):
-    """A server of one kind: which series it has, and how they grow."""
-    own = [name for name in READ if name.startswith(kind.prefixes[0])]
-    return st.fixed_dictionaries({}, optional={name: numbers_of(READ[name]) for name in own})
-
-
-SERVERS = st.one_of(server_of(ENGINES[0]), *map(server_of, ENGINES))
+SERVERS = st.one_of(
+    st.fixed_dictionaries(
+        {}, optional={name: numbers_of(READ[name]) for name in READ if name.startswith(kind.prefixes[0])}
+    )
+    for kind in (ENGINES[0], *ENGINES)
+)
+"""Servers of one kind: which series it has, and how they grow."""
 
 
 def pages_of(server):
@@ -129,23 +130,24 @@ def pages_of(server):
     return ["\n".join(["# page", *page, ""]).encode() for page in lines]
 
 
+@dataclass
 class Script:
-    """Answers with the pages of a script, one after the other; there is nothing else at the server."""
+    """Answers with the page at a place; there is nothing else at the server."""
 
-    def __init__(self, pages):
-        self.pages = pages
-        self.place = 0
-        self.spent = 0.0
+    pages: list
+    place: int = 0
+    spent: float = 0.0
 
     async def get(self, url, *, max_body=None):
         if "metrics" not in url:
             raise PollError("refused", "not here")
         return HttpResponse(self.pages[self.place], "text/plain", 0.0)
 
-    async def close(self):
-        """Close nothing."""
 
-
+TARGETS = [
+    Target(f"http://{number}/metrics", f"t{number}", (("zone", "z"),), method_label="eagle3")
+    for number in range(2)
+]
 CONFIG = Config.model_validate(
     {
         "windows": ("5s", "10s"),
@@ -163,111 +165,86 @@ CONFIG = Config.model_validate(
 )
 
 
-class Chain:
-    """Two watched targets, and everything that is made of them."""
-
-    def __init__(self, servers):
-        self.clock = FakeClock()
-        shared = Shared(self.clock)
-        self.errors, self.events, self.remembered = shared.errors, shared.events, shared.remembered
-        self.fleet = Fleet(CONFIG, shared)
-        self.scripts = [Script(pages) for pages in servers]
-        targets = [
-            Target(f"http://{number}/metrics", f"t{number}", (("zone", "z"),), method_label="eagle3")
-            for number in range(len(servers))
-        ]
-        with patch("spec_decode_exporter.monitor.target_monitor.Client", side_effect=self.scripts):
-            self.fleet.watch(targets)
-        self.pollers = [watch.poller() for watch in self.fleet]
-        self.overview = ExporterState(self.fleet)
-
-    async def page(self, place, passed):
-        self.clock.now += passed
-        for script, poller in zip(self.scripts, self.pollers, strict=True):
-            script.place = place
-            await poller.poll()
-            assert poller.record.up, poller.record.message
-
-    async def publish(self):
-        """Make everything that anybody could read now, and check it."""
-        errors = self.errors
-        taken = await self.overview.take()
-        await _check_metrics(taken, errors)
-        models = [
-            *(EngineView(labels=labels, snapshot=snapshot) for labels, snapshot in taken.engines),
-            *experiment_views(taken.experiments, errors, "page"),
-            *(target_view(status) for _, status in taken.targets),
-            *(view for views in lists(taken.requests, errors).values() for view in views),
-        ]
-        for model in models:
-            _check_json(model.model_dump_json())
-        for event in self.events.kept:
-            _check_json(to_json(event))
-        for labels, snapshot in taken.engines:
-            _check_json(json.dumps(summary_line(labels, snapshot)))
-        await self._check_page(taken)
-        self._check_report()
-
-    async def _check_page(self, taken):
-        async def snapshot():
-            return taken
-
-        opened = tuple(id_of(labels) for labels, _ in taken.engines)
-        names = {
-            "version": "1",
-            "clock": self.clock,
-            "events": self.events,
-            "errors": self.errors,
-            "windows": lambda: ["7s"],
-        }
-        facts = await page_facts(SimpleNamespace(snapshot=snapshot, **names), PageQuery("", opened))
-        html = str(await content(self.errors, facts))
-        for word in ("Cannot be shown", '"nan"', '"inf"', '"-inf"', ">nan", ">inf", "NaN", "Infinity"):
-            assert word not in html, word
-
-    def _check_report(self):
-        now = self.clock.monotonic()
-        seen = observation_of(
-            self.clock.wall(),
-            7.0,
-            tuple(each for watch in self.fleet for each in watch.snapshots_over(7.0, now)),
-            tuple(target_view(watch.status()) for watch in self.fleet),
-            events=self.events.kept,
-            errors=self.errors,
-        )
-        _check_json(seen.model_dump_json())
-        _check_json(json_report(seen))
-        observation_status(seen)
-        assert "internal error" not in report(seen, TextStyle())
-
-
-async def _check_metrics(taken, errors):
-    page = MetricsPage(lambda: EVERYTHING, errors)
+async def publish(state):
+    """Make everything that anybody could read now, and check it."""
+    taken = await state.take()
+    page = MetricsPage(lambda: EVERYTHING, state.errors)
     pieces = [piece async for piece in page.render(taken, Format.OPENMETRICS_1_0_0)]
     for family in text_string_to_metric_families(b"".join(pieces).decode()):
         for sample in family.samples:
             assert isfinite(sample.value), sample
+    models = [
+        *(EngineView(labels=labels, snapshot=snapshot) for labels, snapshot in taken.engines),
+        *experiment_views(taken.experiments, state.errors, "page"),
+        *(target_view(status) for _, status in taken.targets),
+        *(view for views in lists(taken.requests, state.errors).values() for view in views),
+    ]
+    for model in models:
+        _check_json(model.model_dump_json())
+    for event in state.events.kept:
+        _check_json(to_json(event))
+    for labels, snapshot in taken.engines:
+        _check_json(json.dumps(summary_line(labels, snapshot)))
+    await _check_page(taken, state)
+    _check_report(state)
+
+
+async def _check_page(taken, state):
+    parts = {"clock": state.clock, "events": state.events, "errors": state.errors}
+    snapshot, windows = AsyncMock(return_value=taken), Mock(return_value=["7s"])
+    shown = SimpleNamespace(version="1", snapshot=snapshot, windows=windows, **parts)
+    opened = tuple(id_of(labels) for labels, _ in taken.engines)
+    html = str(await content(state.errors, await page_facts(shown, PageQuery("", opened))))
+    for word in ("Cannot be shown", '"nan"', '"inf"', '"-inf"', ">nan", ">inf", "NaN", "Infinity"):
+        assert word not in html, word
+
+
+def _check_report(state):
+    fleet, now = state.fleet, state.clock.monotonic()
+    seen = observation_of(
+        state.clock.wall(),
+        7.0,
+        tuple(each for watch in fleet for each in watch.snapshots_over(7.0, now)),
+        tuple(target_view(watch.status()) for watch in fleet),
+        events=state.events.kept,
+        errors=state.errors,
+    )
+    _check_json(seen.model_dump_json())
+    _check_json(json_report(seen))
+    observation_status(seen)
+    assert "internal error" not in report(seen, TextStyle())
 
 
 def _check_json(text):
-    def finite(number):
-        assert isfinite(float(number)), f"{number} in {text[:2000]}"
-
-    json.loads(text, parse_constant=finite, parse_float=finite, parse_int=finite)
+    numbers = []
+    json.loads(text, parse_constant=numbers.append, parse_float=numbers.append, parse_int=numbers.append)
+    assert all(isfinite(float(number)) for number in numbers), text[:2000]
 
 
 async def told(passed, servers):
-    chain = Chain([pages_of(server) for server in servers])
-    with capture_logs() as logs:
+    """Watch two targets of which each poll reads the next page; publish now and then."""
+    clock, scripts = FakeClock(), [Script(pages_of(server)) for server in servers]
+    fleet = Fleet(CONFIG, Shared(clock))
+    with (
+        capture_logs() as logs,
+        patch("spec_decode_exporter.monitor.target_monitor.Client", side_effect=scripts),
+    ):
+        fleet.watch(TARGETS)
+        state = ExporterState(fleet)
+        pollers = [watch.poller() for watch in fleet]
         for place, seconds in enumerate(islice(cycle(passed), PAGES)):
-            await chain.page(place, seconds)
+            clock.now += seconds
+            for script, poller in zip(scripts, pollers, strict=True):
+                script.place = place
+                await poller.poll()
+                assert poller.record.up, poller.record.message
             if place in (2, 8):
-                await chain.publish()
-        await chain.publish()
-        chain.fleet.remember()
-        parsed_state(document_of(chain.remembered, chain.clock.wall()))
-        chain.clock.now += 60.0
-        await chain.publish()  # of engines that are gone
+                await publish(state)
+        await publish(state)
+        fleet.remember()
+        parsed_state(document_of(fleet.shared.remembered, clock.wall()))
+        clock.now += 60.0
+        await publish(state)  # of engines that are gone
     failed = [log for log in logs if log["event"] in FAILURES]
     if failed:
         raise AssertionError(failed[0]) from failed[0].get("exc_info")
