@@ -5,20 +5,12 @@ import pytest
 from spec_decode_exporter.cli.observe import progress_words
 from spec_decode_exporter.cli.observe_history import ERASE_LINE, ProgressBar
 from tests.fakes.references import observation
-
-
-class Pipe(io.StringIO):
-    encoding = "utf-8"
-
-
-class Terminal(Pipe):
-    def isatty(self):
-        return True
+from tests.unit.reports.test_text import Terminal
 
 
 @pytest.mark.parametrize(
     ("err", "environ", "is_shown"),
-    [(Terminal(), {}, True), (Terminal(), {"TERM": "dumb"}, False), (Pipe(), {}, False)],
+    [(Terminal(), {}, True), (Terminal(), {"TERM": "dumb"}, False), (io.StringIO(), {}, False)],
 )
 def test_progress_is_one_line_on_a_terminal_that_is_erased_at_the_end(err, environ, is_shown):
     bar = ProgressBar(err, environ)

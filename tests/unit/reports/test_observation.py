@@ -2,6 +2,8 @@ import asyncio
 import subprocess
 import sys
 from functools import partial
+from types import SimpleNamespace
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -21,11 +23,6 @@ from tests.fakes.simulated_history import StoredHistory
 from tests.unit.history.conftest import DRAFTING, PLAIN
 
 
-def described(scenario, host="a:1"):
-    """Return a target with the settings that its operator knows."""
-    return {"url": f"http://{host}", "name": host, **load_scenario(scenario).target_settings()}
-
-
 async def finished(clock, seconds, work):
     """Advance the clock until ``work`` is done, and return its result."""
     task = asyncio.ensure_future(work)
@@ -35,22 +32,14 @@ async def finished(clock, seconds, work):
     return task.result()
 
 
-async def observed(clock, seconds, *targets, **more):
-    config = observed_config(targets, seconds, **more)
-    return await finished(clock, seconds, watch(config, seconds, clock))
-
-
-def only(seen):
-    (engine,) = seen.engines
-    return engine.snapshot
-
-
 async def test_thirty_seconds_from_the_first_poll_to_the_last_are_enough_for_a_verdict_and_advice(
     network, clock
 ):
     server = network.servers["a:1"] = Server(clock, "steady", running=60)
     before = server.simulation.engines[0].counts.drafts
-    evaluation = only(await observed(clock, 30, described("steady"))).evaluation
+    target = {"url": "http://a:1", **load_scenario("steady").target_settings()}
+    (engine,) = (await finished(clock, 30, watch(observed_config([target], 30), 30, clock))).engines
+    evaluation = engine.snapshot.evaluation
     assert evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
     assert evaluation.action in {Action.KEEP, Action.INCREASE, Action.DECREASE}
     assert evaluation.decision.advice.tokens is not None
@@ -64,8 +53,9 @@ async def test_at_an_unknown_cost_a_harmful_drafter_may_pay_or_not_and_the_repor
     network, clock, seconds, running
 ):
     network.servers["a:1"] = Server(clock, "harmful", running=running)
-    seen = await observed(clock, seconds, {"url": "http://a:1"})
-    assert only(seen).evaluation.verdict in {Verdict.UNCLEAR, Verdict.INSUFFICIENT}
+    config = observed_config(["http://a:1"], seconds)
+    seen = await finished(clock, seconds, watch(config, seconds, clock))
+    assert seen.engines[0].snapshot.evaluation.verdict in {Verdict.UNCLEAR, Verdict.INSUFFICIENT}
     headline, _, rest = report(seen, TextStyle()).partition("\n")
     assert "peculation may pay or not." in headline
     assert "times as fast" not in headline, "a number at an unknown cost"
@@ -73,46 +63,32 @@ async def test_at_an_unknown_cost_a_harmful_drafter_may_pay_or_not_and_the_repor
     assert "`--baseline.prometheus.url http://PROMETHEUS:9090`" in rest
 
 
-class SilentHistory:
-    """A Prometheus that never answers."""
-
-    async def get(self, *_, **__):
-        await asyncio.Event().wait()
-
-    async def close(self):
-        pass
-
-
-@pytest.fixture
-def with_history(network, clock, monkeypatch):
+async def seen_with(history, network, clock, monkeypatch, url="http://p:9090"):
     """Observe a server whose cost only a history knows, for a minute."""
-
-    async def run(history, url="http://p:9090", **polling):
-        network.servers["a:1"] = Server(clock, DRAFTING, running=60)
-        connected = partial(module.HistoryBaselines, connect=lambda _: history)
-        monkeypatch.setattr(module, "HistoryBaselines", connected)
-        overrides = {"baseline.prometheus.url": url, "baseline.prometheus.lookback": "1h"}
-        observation = Observation(observed_config(["http://a:1"], 60, overrides=overrides), clock)
-        await finished(clock, 60, observation.poll(clock.sleep_until(clock.monotonic() + 60), **polling))
-        return observation.observed()
-
-    return run
+    network.servers["a:1"] = Server(clock, DRAFTING, running=60)
+    connected = partial(module.HistoryBaselines, connect=lambda _: history)
+    monkeypatch.setattr(module, "HistoryBaselines", connected)
+    overrides = {"baseline.prometheus.url": url, "baseline.prometheus.lookback": "1h"}
+    config = observed_config(["http://a:1"], 60, overrides=overrides)
+    return await finished(clock, 60, watch(config, 60, clock))
 
 
-async def test_a_history_gives_the_cost_that_the_verdict_needs(with_history, clock):
+async def test_a_history_gives_the_cost_that_the_verdict_needs(network, clock, monkeypatch):
     stored = StoredHistory(start=clock.wall() - 1800)
     stored.simulate(PLAIN, 1780, job="vllm", instance="a:1")
-    seen = await with_history(stored)
+    seen = await seen_with(stored, network, clock, monkeypatch)
     assert "baseline_read" in {event.type for event in seen.events}
-    evaluation = only(seen).evaluation
+    evaluation = seen.engines[0].snapshot.evaluation
     assert evaluation.longest.cost.source is CostSource.BASELINE
     assert evaluation.verdict in {Verdict.OPTIMAL, Verdict.HEALTHY}
 
 
-async def test_a_history_that_does_not_answer_delays_the_report_for_a_while_only(with_history, monkeypatch):
+async def test_a_history_that_does_not_answer_delays_the_report_for_a_while_only(network, clock, monkeypatch):
     monkeypatch.setattr(module, "BASELINE_SECONDS", 0.0)
-    events = (await with_history(SilentHistory(), "http://p:9090?key=x")).events
-    (event,) = [each for each in events if each.type == "baseline_not_read"]
+    never = asyncio.get_running_loop().create_future()
+    silent = SimpleNamespace(get=Mock(return_value=never), close=AsyncMock())
+    seen = await seen_with(silent, network, clock, monkeypatch, "http://p:9090?key=x")
+    (event,) = [each for each in seen.events if each.type == "baseline_not_read"]
     assert event.target == "a:1"
     assert "no more time" in event.fields["reason"]
     assert "key=x" not in event.fields["source"]
@@ -127,12 +103,12 @@ def test_short_runs_are_polled_more_often():
 
 
 def test_observe_returns_the_observation(monkeypatch):
-    async def watched(config, seconds, _):
-        return [target.url for target in config.targets], seconds
-
+    watched = AsyncMock(return_value="what was seen")
     monkeypatch.setattr(module, "watch", watched)
-    urls, seconds = spec_decode_exporter.observe("a:1", {"url": "b:1"}, seconds=30)
-    assert (list(map(str, urls)), seconds) == (["http://a:1/metrics", "http://b:1/metrics"], 30)
+    assert spec_decode_exporter.observe("a:1", {"url": "b:1"}, seconds=30) == "what was seen"
+    config, seconds, _ = watched.await_args.args
+    assert [str(target.url) for target in config.targets] == ["http://a:1/metrics", "http://b:1/metrics"]
+    assert seconds == 30
 
 
 @pytest.mark.parametrize(("targets", "seconds"), [((), 30), (("a:1",), 0)])
@@ -178,14 +154,9 @@ async def test_an_observation_of_servers_that_never_answer_ends_early(
     ],
 )
 async def test_failures_that_waiting_cannot_cure_end_it_at_once(network, clock, errors, expected):
-    class Failing:
-        def __init__(self, error):
-            self.error = PollError(error, "it fails") if isinstance(error, str) else error
-
-        def answer(self, _):
-            raise self.error
-
-    network.servers.update(zip(("a:1", "b:1"), map(Failing, errors), strict=True))
+    for host, error in zip(("a:1", "b:1"), errors, strict=True):
+        failure = PollError(error, "it fails") if isinstance(error, str) else error
+        network.servers[host] = SimpleNamespace(answer=Mock(side_effect=failure))
     observation = Observation(observed_config(["a:1", "b:1"], 60), clock)
     await finished(clock, 60, observation.poll(clock.sleep_until(clock.monotonic() + 60)))
     assert observation.observed().seconds == expected

@@ -90,11 +90,6 @@ def test_a_quantile_has_no_more_digits_than_its_bucket_allows(value, bucket, wri
     assert quantile_text(value, bucket and Edges(*bucket)) == written
 
 
-def section(text, title):
-    """Return a section of a report."""
-    return text.partition(f"### {title}\n")[2].partition("\n#")[0]
-
-
 def changed(view, **fields):
     """Return an observation whose engine has other values."""
     return view.model_copy(update={"engines": (view.engines[0].model_copy(update=fields),)})
@@ -130,7 +125,8 @@ def test_too_few_drafts_name_the_missing_number():
         name="few_drafts", severity=Severity.INFO, values={"drafts": 40.0, "threshold": 100.0}, text=text
     )
     view = changed(observation("steady"), findings=(few,), verdict=Verdict.INSUFFICIENT)
-    assert section(report(view, PLAIN), "Missing data").strip() == (
+    missing = report(view, PLAIN).partition("### Missing data\n")[2].partition("\n#")[0]
+    assert missing.strip() == (
         "- **few_drafts**: Not enough drafts: 40 so far, 100 needed for a verdict. Observe longer, or while there is more traffic."
     )
 
@@ -168,8 +164,9 @@ def test_the_trailing_positions_without_an_accepted_token_share_a_row():
     window = view.engines[0].longest.model_copy(
         update={"position_acceptance_ratio": rates, "position_conditional_acceptance_ratio": rates}
     )
-    rows = section(report(changed(view, windows=(window,)), PLAIN), "Positions").splitlines()
-    assert [row.split("|")[1].strip() for row in rows if row.startswith("| ")][2:] == ["0", "1", "2 to 7"]
+    _, _, positions = report(changed(view, windows=(window,)), PLAIN).partition("### Positions\n")
+    rows = [row for row in positions.partition("\n#")[0].splitlines() if row.startswith("| ")]
+    assert [row.split("|")[1].strip() for row in rows][2:] == ["0", "1", "2 to 7"]
 
 
 # Untrusted names

@@ -3,7 +3,6 @@
 import asyncio
 import random
 from dataclasses import replace
-from itertools import accumulate
 
 import pytest
 from pydantic import ValidationError
@@ -24,12 +23,12 @@ from tests.fakes.simulated import Server
 from tests.fakes.windows import increments, polled, window
 
 
-def seconds(number=60, seed=1):
-    """Increments of a second each, of a server with 4 requests at a time and K = 2."""
-    dice = random.Random(seed)
-    for _ in range(number):
+def busy_minute(**changed):
+    """A minute of a server with 4 requests at a time and K = 2; ``changed`` are counters of every second."""
+    dice, seconds = random.Random(1), []
+    for _ in range(60):
         first, second = dice.randint(60, 90), dice.randint(20, 50)
-        yield {
+        counters = {
             "drafts": 100,
             "draft_tokens": 200,
             "accepted_tokens": first + second,
@@ -44,33 +43,17 @@ def seconds(number=60, seed=1):
             "positions": (first, second),
             "gauges": (4.0, 1.0, 0.5),
         }
+        seconds.append(counters | changed)
+    window = window_over(increments(*seconds), 60.0, depth=len(seconds[0]["positions"]))
+    return WindowEvaluation(window, Knowledge())
 
 
-def fields(window):
-    """Return K, figures and positions of a window."""
-    return measured(WindowEvaluation(window, Knowledge()))
-
-
-def of(window):
-    """Return the figures of a window."""
-    return fields(window)["figures"]
-
-
-def server(each):
-    """The window of a minute of these increments, each a second."""
-    return window_over(increments(*each), 60.0, depth=len(each[0]["positions"]))
-
-
-@pytest.fixture(name="busy_server")
-def busy_server_fixture():
-    return server(list(seconds()))
-
-
-def test_the_acceptance_rate_and_length_have_their_own_bounds(busy_server):
-    found, its = of(busy_server), WindowEvaluation(busy_server, Knowledge())
+def test_the_acceptance_rate_and_length_have_their_own_bounds():
+    minute = busy_minute()
+    found = measured(minute)["figures"]
     for key, estimate in (
-        ("draft_acceptance_ratio", its.draft_acceptance_bounds),
-        ("acceptance_length_tokens", its.acceptance_length_bounds),
+        ("draft_acceptance_ratio", minute.draft_acceptance_bounds),
+        ("acceptance_length_tokens", minute.acceptance_length_bounds),
     ):
         assert found[key] == Measured(value=estimate.value, lower=estimate.lower, upper=estimate.upper)
 
@@ -82,15 +65,15 @@ CONSTANT = {
 }  # fmt: skip
 
 
-def test_constant_figures_have_no_error(busy_server):
-    found = of(busy_server)
+def test_constant_figures_have_no_error():
+    found = measured(busy_minute())["figures"]
     for quantity, value in CONSTANT.items():
         one = found[quantity]
         assert [one.value, one.lower, one.upper] == pytest.approx([value] * 3), quantity
 
 
-def test_every_figure_is_there_with_bounds_around_it(busy_server):
-    found = of(busy_server)
+def test_every_figure_is_there_with_bounds_around_it():
+    found = measured(busy_minute())["figures"]
     assert found.keys() == {figure.key for figure in COMPARED}
     assert all(one.lower <= one.value <= one.upper for one in found.values())
     varying = found["prompt_tokens_per_request"]
@@ -101,18 +84,17 @@ def test_every_figure_is_there_with_bounds_around_it(busy_server):
 
 
 def test_a_window_without_requests_has_figures_and_no_bounds_and_an_empty_one_nothing():
-    view = fields(window(100, 200, 90, positions=(60, 30)))
+    view = measured(WindowEvaluation(window(100, 200, 90, positions=(60, 30)), Knowledge()))
     assert view["figures"].keys() >= {"draft_acceptance_ratio", "drafts_per_second"}
     assert all(one.lower is None for one in view["figures"].values())
     assert [one.value for one in view["position_acceptance_ratio"]] == [0.6, 0.3]
-    assert fields(window()) == {
-        "tokens": 0, "figures": {}, "position_acceptance_ratio": ()
-    }  # fmt: skip
+    nothing = measured(WindowEvaluation(window(), Knowledge()))
+    assert nothing == {"tokens": 0, "figures": {}, "position_acceptance_ratio": ()}
 
 
 def test_a_server_that_does_not_speculate_has_bounds_of_its_speed():
-    none = {"drafts": 0, "draft_tokens": 0, "accepted_tokens": 0, "positions": ()}
-    found = of(server([one | none for one in seconds()]))
+    minute = busy_minute(drafts=0, draft_tokens=0, accepted_tokens=0, positions=())
+    found = measured(minute)["figures"]
     assert found["time_per_output_token_seconds"].lower is not None
     assert "draft_acceptance_ratio" not in found
 
@@ -126,16 +108,14 @@ def test_impossible_bounds_are_rejected(bounds):
 # Several engines
 
 
-def engine_window(*drafts, offset=0.0, **gauges):
-    samples = [make_sample(total, positions=(total, 0), **gauges) for total in accumulate((0, *drafts))]
-    return polled(samples, start=offset)
-
-
 def test_windows_of_several_engines_add_up_but_their_time_does_not():
     load = {"running_requests": 2.0, "waiting_requests": 0.0, "kv_cache_usage": 0.5}
     more = {"running_requests": 6.0, "waiting_requests": 4.0, "kv_cache_usage": 1.0}
-    one = replace(engine_window(1, 2, 3, **load), answers=Answers(1, 2, 3, 4))
-    other = replace(engine_window(*[10] * 9, **more), answers=Answers(10, 20, 30, 40))
+    one, other = (
+        polled([make_sample(total, positions=(total, 0), **gauges) for total in totals])
+        for totals, gauges in (((0, 1, 3, 6), load), (range(0, 91, 10), more))
+    )
+    one, other = replace(one, answers=Answers(1, 2, 3, 4)), replace(other, answers=Answers(10, 20, 30, 40))
     both = sum_of_windows([one, other])
     assert sum_of_windows([one]) is one
     assert (both.total.drafts, both.positions, both.mean) == (96, (96, 0), (8.0, 4.0, 0.75))
@@ -159,13 +139,14 @@ def test_increments_of_several_engines_are_added_up_where_they_begin(monkeypatch
     late = Increments.of([[100, 1]] * 5, [15.2 + n for n in range(5)])
     every_second = Increments.of([[1]] * 20, [float(n) for n in range(20)])
 
-    def both(*parts):
-        return sum_of_windows([replace(window(), increments=part) for part in parts]).increments
-
-    assert both(every_second, late).column(0) == [1] * 15 + [101] * 5
-    assert both(every_second, late).column(1) == [0] * 15 + [1] * 5
+    of_every_second, of_late, empty = (
+        replace(window(), increments=each) for each in (every_second, late, Increments.of([], []))
+    )
+    both = sum_of_windows([of_every_second, of_late]).increments
+    assert both.column(0) == [1] * 15 + [101] * 5
+    assert both.column(1) == [0] * 15 + [1] * 5
     monkeypatch.setattr(observation_view, "MAX_INCREMENTS", 5)
-    assert both(every_second, Increments.of([], [])).column(0) == [4, 4, 4, 4, 4]
+    assert sum_of_windows([of_every_second, empty]).increments.column(0) == [4, 4, 4, 4, 4]
 
 
 # Servers
