@@ -22,24 +22,17 @@ def planned(*words):
     return plan_of(parse(["plan", *words], {}))
 
 
-@pytest.fixture
-def folder(tmp_path):
+def folder(path, config, **files):
     """Write a folder with a config.json and other files."""
-
-    def write(name, config, **files):
-        path = tmp_path / name
-        path.mkdir(exist_ok=True)
-        for file, content in {"config.json": config, **files}.items():
-            (path / file).write_text(json.dumps(content), encoding="utf-8")
-        return str(path)
-
-    return write
+    path.mkdir()
+    for file, content in {"config.json": config, **files}.items():
+        (path / file).write_text(json.dumps(content), encoding="utf-8")
+    return str(path)
 
 
 @pytest.fixture
-def llamas(folder):
+def llamas(tmp_path):
     """Return the arguments of a Llama 70B with an 8B, by their config.json, on four GPUs of 80 GB."""
-    return (
-        "--target", folder("Llama-3.1-70B-Instruct", LLAMA_70B), "--draft", folder("Llama-3.1-8B-Instruct", LLAMA_8B),
-        "--gpus", "4", "--gpu", "80GB",
-    )  # fmt: skip
+    target = folder(tmp_path / "Llama-3.1-70B-Instruct", LLAMA_70B)
+    draft = folder(tmp_path / "Llama-3.1-8B-Instruct", LLAMA_8B)
+    return ("--target", target, "--draft", draft, "--gpus", "4", "--gpu", "80GB")

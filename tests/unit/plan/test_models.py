@@ -21,7 +21,7 @@ from spec_decode_exporter.plan.models import (
     weights_of,
 )
 from tests.fakes.model_configs import LLAMA_8B
-from tests.unit.plan.conftest import planned
+from tests.unit.plan.conftest import folder, planned
 
 MLA = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128}
 
@@ -104,15 +104,12 @@ def of(name, **more):
     return config_of(flat({"model_type": name, **CASES[name][0], **more}))
 
 
-def counted(config):
-    return weights_of(config, config.num_hidden_layers)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_the_weights_are_counted_to_a_thousandth_and_the_cache_exactly(name):
     _, total, elements = CASES[name]
-    assert counted(of(name)).total == pytest.approx(total, rel=1.5e-3)
-    assert sequence_elements(of(name), 1, 1) == elements
+    config = of(name)
+    assert weights_of(config, config.num_hidden_layers).total == pytest.approx(total, rel=1.5e-3)
+    assert sequence_elements(config, 1, 1) == elements
 
 
 def test_every_architecture_without_a_warning_is_compared_with_a_model():
@@ -123,7 +120,8 @@ def test_every_architecture_without_a_warning_is_compared_with_a_model():
     ("name", "active"), [("mixtral", 12.9e9), ("deepseek_v3", 37.6e9), ("gpt_oss", 4.19e9)]
 )
 def test_a_token_uses_some_experts(name, active):
-    assert counted(of(name)).active == pytest.approx(active, rel=0.01)
+    config = of(name)
+    assert weights_of(config, config.num_hidden_layers).active == pytest.approx(active, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +148,9 @@ def test_text_config_overrides_the_outer_values():
     few = {key: inner[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers")}
     short = {"model_type": "gemma3", "text_config": few, "vision_config": {"hidden_size": 1152}}
     found = config_of(flat(short))
-    assert (found.num_attention_heads, found.kv_heads, found.head_width, found.vocab_size) == (
-        8,
-        4,
-        256,
-        262_208,
-    )
-    assert counted(found).total == pytest.approx(3.88e9, rel=0.01)
+    heads = (found.num_attention_heads, found.kv_heads, found.head_width)
+    assert (heads, found.vocab_size) == ((8, 4, 256), 262_208)
+    assert weights_of(found, found.num_hidden_layers).total == pytest.approx(3.88e9, rel=0.01)
 
 
 @pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "vocab_size", "num_attention_heads"])
@@ -179,7 +173,8 @@ def test_every_file_is_counted_or_rejected(name, data):
     for key in data.draw(st.lists(st.sampled_from(sorted(config)), max_size=4)):
         config[key] = data.draw(anything)
     try:
-        found = counted(config_of(flat(config)))
+        model = config_of(flat(config))
+        found = weights_of(model, model.num_hidden_layers)
     except ModelError:
         return
     assert found.total >= found.active > 0
@@ -192,14 +187,10 @@ COMPRESSED = {"quant_method": "compressed-tensors", "config_groups": {"group_0":
 INDEX = "model.safetensors.index.json"
 
 
-def read(path, dtype=None):
-    return model_of(path, dtype and dtype_of(dtype))
-
-
-def test_a_folder_and_its_config_are_the_same_and_without_files_the_weights_are_computed(folder):
-    path = folder("Llama", LLAMA_8B)
-    model = read(path)
-    assert model == read(f"{path}/config.json")
+def test_a_folder_and_its_config_are_the_same_and_without_files_the_weights_are_computed(tmp_path):
+    path = folder(tmp_path / "Llama", LLAMA_8B)
+    model = model_of(path, None)
+    assert model == model_of(f"{path}/config.json", None)
     assert (model.name, model.weight_bytes, model.weights_counted) == (
         "Llama",
         pytest.approx(2 * 8_030_261_248, rel=1e-4),
@@ -207,12 +198,13 @@ def test_a_folder_and_its_config_are_the_same_and_without_files_the_weights_are_
     )
 
 
-def test_the_size_of_the_weights_is_that_of_the_index_or_of_the_file(folder):
-    path = folder("m", LLAMA_8B, **{INDEX: {"metadata": {"total_size": 16_060_522_496}}})
-    assert (read(path).weight_bytes, read(path).weights_counted) == (16_060_522_496, False)
-    path = folder("n", LLAMA_8B)
+def test_the_size_of_the_weights_is_that_of_the_index_or_of_the_file(tmp_path):
+    path = folder(tmp_path / "m", LLAMA_8B, **{INDEX: {"metadata": {"total_size": 16_060_522_496}}})
+    model = model_of(path, None)
+    assert (model.weight_bytes, model.weights_counted) == (16_060_522_496, False)
+    path = folder(tmp_path / "n", LLAMA_8B)
     (Path(path) / "model.safetensors").write_bytes(bytes(1000))
-    assert read(path).weight_bytes == 1000
+    assert model_of(path, None).weight_bytes == 1000
 
 
 @pytest.mark.parametrize(
@@ -226,32 +218,33 @@ def test_the_size_of_the_weights_is_that_of_the_index_or_of_the_file(folder):
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4"),
     ],
 )  # fmt: skip
-def test_the_dtype_of_a_quantized_checkpoint_is_read(folder, quantised, dtype):
-    assert read(folder("m", {**LLAMA_8B, "quantization_config": quantised})).dtype == dtype
+def test_the_dtype_of_a_quantized_checkpoint_is_read(tmp_path, quantised, dtype):
+    path = folder(tmp_path / "m", {**LLAMA_8B, "quantization_config": quantised})
+    assert model_of(path, None).dtype == dtype
 
 
-def test_mxfp4_applies_to_the_experts_only(folder):
+def test_mxfp4_applies_to_the_experts_only(tmp_path):
     """The files of gpt-oss-20b have 13.8 GB, of which the attention, the embedding and the output are in 16 bits."""
     config = {
         "model_type": "gpt_oss",
         **CASES["gpt_oss"][0],
         "quantization_config": {"quant_method": "mxfp4"},
     }
-    model = read(folder("m", config))
+    model = model_of(folder(tmp_path / "m", config), None)
     own = model.weights
     assert model.weight_bytes == 2 * (own.total - own.experts) + own.experts * DTYPES["mxfp4"] / 8
     assert model.weight_bytes == pytest.approx(13.76e9, rel=0.01)
-    assert read("20B", "mxfp4").weight_bytes == 20e9 * 4.25 / 8
+    assert model_of("20B", dtype_of("mxfp4")).weight_bytes == 20e9 * 4.25 / 8
 
 
 @pytest.mark.parametrize(
     "quantised", [{"quant_method": "gptq", "bits": 3}, {"quant_method": "compressed-tensors"}, {"x": 1}]
 )
-def test_an_unknown_quantization_asks_for_the_dtype(folder, quantised):
-    path = folder("m", {**LLAMA_8B, "quantization_config": quantised})
+def test_an_unknown_quantization_asks_for_the_dtype(tmp_path, quantised):
+    path = folder(tmp_path / "m", {**LLAMA_8B, "quantization_config": quantised})
     with pytest.raises(ModelError, match=r"say it by --target.dtype or --draft.dtype"):
-        read(path)
-    assert read(path, "int4").dtype == "int4"
+        model_of(path, None)
+    assert model_of(path, dtype_of("int4")).dtype == "int4"
 
 
 @pytest.mark.parametrize(
@@ -267,13 +260,14 @@ def test_an_unknown_quantization_asks_for_the_dtype(folder, quantised):
 def test_a_text_that_is_no_model_is_rejected(text, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match=says):
-        read(text)
+        model_of(text, None)
 
 
-def test_untrusted_values_are_truncated(folder):
-    path = folder("m", {**LLAMA_8B, "quantization_config": {"quant_method": "gptq", "bits": [1] * 100_000}})
+def test_untrusted_values_are_truncated(tmp_path):
+    quantised = {"quant_method": "gptq", "bits": [1] * 100_000}
+    path = folder(tmp_path / "m", {**LLAMA_8B, "quantization_config": quantised})
     with pytest.raises(ModelError) as refused:
-        read(path)
+        model_of(path, None)
     assert len(str(refused.value)) < 400
 
 
@@ -281,23 +275,23 @@ def test_untrusted_values_are_truncated(folder):
 def test_a_file_that_is_no_config_is_named(tmp_path, content):
     (tmp_path / "config.json").write_text(content, encoding="utf-8")
     with pytest.raises(ModelError, match=r"config\.json"):
-        read(str(tmp_path))
+        model_of(str(tmp_path), None)
 
 
-def test_an_unusual_architecture_is_counted_as_a_decoder_unless_its_files_have_its_size(folder):
-    path = folder("m", {**LLAMA_8B, "model_type": "novel"})
-    assert read(path).weights_counted
+def test_an_unusual_architecture_is_counted_as_a_decoder_unless_its_files_have_its_size(tmp_path):
+    path = folder(tmp_path / "m", {**LLAMA_8B, "model_type": "novel"})
+    assert model_of(path, None).weights_counted
     (Path(path) / "model-00001-of-00002.safetensors").write_bytes(bytes(700))
     (Path(path) / "model-00002-of-00002.safetensors").write_bytes(bytes(300))
-    model = read(path)
+    model = model_of(path, None)
     assert (model.weight_bytes, model.weights_counted) == (1000, False)
-    assert read(path, "int8").weights_counted
+    assert model_of(path, dtype_of("int8")).weights_counted
 
 
 @pytest.mark.parametrize("more", [{"layer_types": ["linear_attention"] * 32}, {"full_attention_interval": 4}, {"mamba_d_state": 16}])  # fmt: skip
-def test_the_cache_of_layers_without_keys_and_values_is_unknown(folder, more):
-    path = folder("m", {**LLAMA_8B, **more})
-    assert read(path).sequence_bytes(100, 1, 2) is None
+def test_the_cache_of_layers_without_keys_and_values_is_unknown(tmp_path, more):
+    path = folder(tmp_path / "m", {**LLAMA_8B, **more})
+    assert model_of(path, None).sequence_bytes(100, 1, 2) is None
 
 
 # Heads that draft
@@ -312,46 +306,44 @@ FP8_CONFIG = {"quantization_config": {"quant_method": "fp8"}}
 LARGE = ("--gpus", "8", "--gpu-memory", "141GB")
 
 
-def head(*words):
-    return planned(*words).draft
-
-
-def test_an_eagle_head_is_a_layer_and_a_joining_matrix(folder):
-    model = head("--target", folder("t", LLAMA_8B), "--method", "eagle", "--gpu-memory", "80GB")
+def test_an_eagle_head_is_a_layer_and_a_joining_matrix(tmp_path):
+    target = folder(tmp_path / "t", LLAMA_8B)
+    model = planned("--target", target, "--method", "eagle", "--gpu-memory", "80GB").draft
     assert model.weights.total == LAYER + 2 * HIDDEN**2
     assert sequence_elements(model.config, 1, 1) == 8 * 256
 
 
-def test_an_eagle3_head_has_an_output_matrix_of_its_own(folder):
+def test_an_eagle3_head_has_an_output_matrix_of_its_own(tmp_path):
     """Its attention reads the token beside the hidden state; the published one for Llama 3.1 8B has 425M weights."""
-    target = folder("t", LLAMA_8B)
-    by_target = head("--target", target, "--method", "eagle3")
-    by_config = head("--target", target, "--method", "eagle3", "--draft", folder("e", EAGLE3))
+    words = ("--target", folder(tmp_path / "t", LLAMA_8B), "--method", "eagle3")
+    by_target = planned(*words).draft
+    by_config = planned(*words, "--draft", folder(tmp_path / "e", EAGLE3)).draft
     assert by_target.weights == by_config.weights
     assert by_target.weights.total == LAYER + 3 * HIDDEN**2 + HIDDEN * 128 * (32 + 16) + 32000 * HIDDEN
     assert (by_target.guessed, by_config.guessed) == (True, False)
 
 
-def test_the_head_of_deepseek_has_all_the_experts_of_a_layer(folder):
+def test_the_head_of_deepseek_has_all_the_experts_of_a_layer(tmp_path):
     """11.5B of its published weights are in the module, without embedding and output matrix."""
-    target = folder("t", DEEPSEEK)
-    model = head("--target", target, "--method", "mtp", *LARGE)
+    target = folder(tmp_path / "t", DEEPSEEK)
+    model = planned("--target", target, "--method", "mtp", *LARGE).draft
     assert model.weights.total == pytest.approx(11.6e9, rel=0.02)
     assert model.weights.active < 0.1 * model.weights.total
 
 
-def test_a_module_of_the_checkpoint_has_its_dtype(folder):
+def test_a_module_of_the_checkpoint_has_its_dtype(tmp_path):
     """A given dtype overrides it."""
-    words = ("--target", folder("t", DEEPSEEK | FP8_CONFIG), "--method", "mtp", *LARGE)
-    assert (head(*words).dtype, head(*words).weight_bytes) == ("fp8", pytest.approx(11.6e9, rel=0.01))
-    assert head(*words, "--draft.dtype", "bfloat16").weight_bytes == pytest.approx(23.2e9, rel=0.01)
+    words = ("--target", folder(tmp_path / "t", DEEPSEEK | FP8_CONFIG), "--method", "mtp", *LARGE)
+    module = planned(*words).draft
+    assert (module.dtype, module.weight_bytes) == ("fp8", pytest.approx(11.6e9, rel=0.01))
+    assert planned(*words, "--draft.dtype", "bfloat16").draft.weight_bytes == pytest.approx(23.2e9, rel=0.01)
 
 
 @pytest.mark.parametrize(("size", "of_target"), [(688_586_727_424, 673.3e9), (673_150_000_000, 673.15e9)])
-def test_modules_in_the_files_do_not_count_as_the_target(folder, size, of_target):
+def test_modules_in_the_files_do_not_count_as_the_target(tmp_path, size, of_target):
     """The index of DeepSeek-V3 has 688.6 GB: 673 of the model, 11.6 of the module, 3.7 of its two copies."""
     config = DEEPSEEK | FP8_CONFIG | {"num_nextn_predict_layers": 1}
-    target = folder("t", config, **{"model.safetensors.index.json": {"metadata": {"total_size": size}}})
+    target = folder(tmp_path / "t", config, **{INDEX: {"metadata": {"total_size": size}}})
     found = planned("--target", target, "--method", "mtp", *LARGE)
     assert found.without_draft.weight_bytes == pytest.approx(of_target, rel=0.0005)
     assert found.with_draft.weight_bytes - found.without_draft.weight_bytes == pytest.approx(11.6e9, rel=0.01)

@@ -24,7 +24,7 @@ from spec_decode_exporter.plan.plans import (
 from tests.fakes.costs import cost_between, make_cost
 from tests.fakes.model_configs import LLAMA_8B
 from tests.fakes.windows import window
-from tests.unit.plan.conftest import planned
+from tests.unit.plan.conftest import folder, planned
 
 
 @pytest.mark.parametrize("method", SEARCHES)
@@ -39,13 +39,6 @@ def test_a_search_takes_no_memory(method):
 prices = st.builds(StepCost, st.floats(0, 1), st.floats(0, 1), st.booleans())
 
 
-def evaluated(its, price):
-    """Return the speed-ups of a window by number of tokens, and its acceptance rate at break-even."""
-    found = WindowEvaluation(its, Knowledge())
-    found.cost = make_cost(price.token, price.step, every_step=price.every_step)
-    return [depth.speedup for depth in found.depths.each(price)], found.break_even_acceptance_ratio
-
-
 def drafting(price, acceptance):
     """Return a plan of an acceptance of each token, at one cost."""
     plan = SpeedupPlan(model_name="8B", method="eagle3", acceptance=acceptance)
@@ -58,10 +51,12 @@ def drafting(price, acceptance):
 def test_a_window_of_this_acceptance_gives_the_same_speedup(tokens, acceptance, price):
     drafts = 10**12
     counts = [round(drafts * acceptance ** (place + 1)) for place in range(tokens)]
-    speedups, rate = evaluated(window(drafts, drafts * tokens, sum(counts), positions=counts), price)
+    live = WindowEvaluation(window(drafts, drafts * tokens, sum(counts), positions=counts), Knowledge())
+    live.cost = make_cost(price.token, price.step, every_step=price.every_step)
+    speedups = [depth.speedup for depth in live.depths.each(price)]
     found = drafting(price, acceptance).depths[:tokens]
     assert [depth.speedup_ratio for depth in found] == pytest.approx(speedups[:tokens])
-    assert found[-1].break_even_acceptance_ratio == pytest.approx(rate)
+    assert found[-1].break_even_acceptance_ratio == pytest.approx(live.break_even_acceptance_ratio)
 
 
 @given(prices, st.integers(1, TABLE_TOKENS), st.floats(0, 1))
@@ -202,14 +197,15 @@ def test_a_llama_takes_the_cache_that_its_heads_need(llamas):
     assert found.with_draft.concurrent_sequences == left // (448 * 1024 * 8192)
 
 
-def test_the_cache_holds_as_many_tokens_as_a_real_vllm(folder):
+def test_the_cache_holds_as_many_tokens_as_a_real_vllm(tmp_path):
     """vLLM 0.32 on the CPU, whose blocks have 128 tokens, with 1 GiB of KV cache, logged at its start:
 
     "CPU KV cache size: 262,144 tokens" of the target, "174,720 tokens" with a draft of half its layers.
     """
     config = {**LLAMA_8B, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 64, "hidden_size": 256,
               "intermediate_size": 512, "vocab_size": 512}  # fmt: skip
-    target, draft = (folder(f"{layers} layers", {**config, "num_hidden_layers": layers}) for layers in (4, 2))
+    target = folder(tmp_path / "4 layers", {**config, "num_hidden_layers": 4})
+    draft = folder(tmp_path / "2 layers", {**config, "num_hidden_layers": 2})
     found = planned("--target", target, "--draft", draft, "--overhead", "0", "--utilisation", "1",
                     "--gpu-memory", "80GB", "--context", "1024")  # fmt: skip
     for room, tokens in ((found.without_draft, 262_144), (found.with_draft, 174_720)):
@@ -239,11 +235,11 @@ def test_without_a_config_the_size_of_a_sequence_is_unknown(llamas):
     assert planned(*one_known, "--context", str(room // 327680 + 1)).outcome is PlanOutcome.DOES_NOT_FIT
 
 
-def test_models_that_vllm_refuses_are_refused_if_they_fit(llamas, folder):
-    odd = folder("odd", {**LLAMA_8B, "num_attention_heads": 30, "head_dim": 128})
+def test_models_that_vllm_refuses_are_refused_if_they_fit(llamas, tmp_path):
+    odd = folder(tmp_path / "odd", {**LLAMA_8B, "num_attention_heads": 30, "head_dim": 128})
     assert planned("--target", odd, "--draft", "1B", "--gpus", "4").outcome is PlanOutcome.REFUSED
     assert planned("--target", odd, "--draft", "1B", "--gpus", "2").outcome is PlanOutcome.WEIGHTS_FIT
-    other = folder("other", {**LLAMA_8B, "vocab_size": 128320})
+    other = folder(tmp_path / "other", {**LLAMA_8B, "vocab_size": 128320})
     assert planned("--target", llamas[1], "--draft", other, "--gpus", "4").outcome is PlanOutcome.REFUSED
     assert planned("--target", llamas[1], "--draft", other, "--gpus", "1").outcome is PlanOutcome.DOES_NOT_FIT
 
@@ -259,9 +255,10 @@ def test_the_cost_is_that_of_the_sequences_that_fit_or_of_all_if_none_fits(llama
 MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
 
 
-def test_the_files_of_a_model_say_whether_it_is_a_mixture(folder):
+def test_the_files_of_a_model_say_whether_it_is_a_mixture(tmp_path):
     models = {"m": MIXTRAL, "Mixtral-8x7B": LLAMA_8B}
-    found = [planned("--target", folder(name, its), "--draft", "1B") for name, its in models.items()]
+    targets = [folder(tmp_path / name, config) for name, config in models.items()]
+    found = [planned("--target", target, "--draft", "1B") for target in targets]
     architectures = [plan.cost_model.architecture for plan in found]
     assert architectures == [Architecture.MIXTURE_OF_EXPERTS, Architecture.DENSE]
 

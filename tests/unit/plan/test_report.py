@@ -12,7 +12,7 @@ from spec_decode_exporter.reports.text import TextStyle
 from tests.fakes.golden import is_golden
 from tests.fakes.model_configs import LLAMA_8B
 from tests.paths import CHECKOUT, DATA
-from tests.unit.plan.conftest import planned
+from tests.unit.plan.conftest import folder, planned
 
 GOLDEN = DATA / "plans"
 COST = ("--cost.draft-cost-ratio", "0.2")
@@ -20,23 +20,14 @@ DOCUMENTATION = CHECKOUT / "docs" / "guide" / "plan.md"
 FLAGS = CHECKOUT / "docs" / "reference" / "command-line.md"
 
 
-def text(plan, **style):
-    return as_text(plan, TextStyle(**style))
-
-
-def prose(plan):
-    return " ".join(text(plan).split())
-
-
 def test_the_plan_of_a_pair_is_the_golden_one(llamas):
-    is_golden(GOLDEN / "llamas.txt", text(planned(*llamas, "--batch", "16", "--throughput", "900", *COST)))
+    plan = planned(*llamas, "--batch", "16", "--throughput", "900", *COST)
+    is_golden(GOLDEN / "llamas.txt", as_text(plan, TextStyle()))
 
 
 def test_models_that_do_not_fit_have_a_remedy():
-    is_golden(
-        GOLDEN / "too_large.txt",
-        text(planned("--target", "70B", "--draft", "8B", "--gpus", "2", "--gpu", "80GB", *COST)),
-    )
+    plan = planned("--target", "70B", "--draft", "8B", "--gpus", "2", "--gpu", "80GB", *COST)
+    is_golden(GOLDEN / "too_large.txt", as_text(plan, TextStyle()))
 
 
 def test_each_line_of_the_sample_in_the_documentation_is_one_of_the_golden_report():
@@ -69,8 +60,8 @@ def test_every_outcome_architecture_method_dtype_and_gpu_is_documented():
     ],
 )  # fmt: skip
 def test_the_verdict_comes_first(llamas, words, says):
-    found = prose(planned(*llamas, *words))
-    assert says in found.split("target model")[0]
+    prose = " ".join(as_text(planned(*llamas, *words), TextStyle()).split())
+    assert says in prose.split("target model")[0]
 
 
 def test_a_target_alone_has_a_remedy_without_words_about_a_draft():
@@ -95,24 +86,20 @@ def test_json_keeps_the_names_of_its_fields(llamas):
     is_golden(GOLDEN / "fields.txt", "\n".join([*names_in(said), ""]))
 
 
-def test_an_untrusted_name_does_not_control_a_terminal(folder):
-    target = folder("\x1b[31m|red`", LLAMA_8B)
+def test_an_untrusted_name_does_not_control_a_terminal(tmp_path):
+    target = folder(tmp_path / "\x1b[31m|red`", LLAMA_8B)
     found = planned("--target", target, "--draft", "1B")
-    assert "\x1b" not in text(found) + as_json(found)
+    assert "\x1b" not in as_text(found, TextStyle()) + as_json(found)
 
 
 # Warnings
-
-
-def warned(*words):
-    return set(warnings(planned(*words)))
 
 
 QUIET = ("--target", "70B", "--draft", "7B", "--gpu", "282GB", "--batch", "8")
 
 
 def test_a_draft_model_with_enough_memory_on_one_gpu_has_no_warnings():
-    assert warned(*QUIET) == set()
+    assert warnings(planned(*QUIET)) == {}
 
 
 @pytest.mark.parametrize(
@@ -129,33 +116,36 @@ def test_a_draft_model_with_enough_memory_on_one_gpu_has_no_warnings():
     ],
 )
 def test_each_warning_has_its_limit(words, name):
-    assert (name in warned(*QUIET, *words)) if name else not warned(*QUIET, *words)
+    found = warnings(planned(*QUIET, *words))
+    assert (name in found) if name else not found
 
 
 @pytest.mark.parametrize("method", ["draft_model", "eagle3"])
-def test_a_draft_with_fewer_positions_than_a_sequence_has_a_warning(folder, method):
-    target = folder("t", {**LLAMA_8B, "max_position_embeddings": 131_072})
-    draft = folder("e", {**LLAMA_8B, "num_hidden_layers": 1, "max_position_embeddings": 2048})
+def test_a_draft_with_fewer_positions_than_a_sequence_has_a_warning(tmp_path, method):
+    target = folder(tmp_path / "t", {**LLAMA_8B, "max_position_embeddings": 131_072})
+    draft = folder(tmp_path / "e", {**LLAMA_8B, "num_hidden_layers": 1, "max_position_embeddings": 2048})
     words = ("--target", target, "--draft", draft, "--method", method)
     found = warnings(planned(*words, "--context", "2049"))["draft_positions"]
     assert "max_position_embeddings is 2,048, and a sequence has 2,049 tokens" in found
-    assert "draft_positions" not in warned(*words, "--context", "2048")
-    assert "draft_positions" not in warned("--target", draft, "--method", "eagle3", "--context", "2049")
+    assert "draft_positions" not in warnings(planned(*words, "--context", "2048"))
+    alone = planned("--target", draft, "--method", "eagle3", "--context", "2049")
+    assert "draft_positions" not in warnings(alone)
 
 
 @pytest.mark.parametrize(("more", "says"), [({}, True), ({"target_hidden_size": 4096}, False)])
-def test_a_head_of_another_width_has_a_warning(folder, more, says):
-    head = folder("e", {**LLAMA_8B, "num_hidden_layers": 1, "hidden_size": 2048, **more})
-    target = folder("t", LLAMA_8B)
-    assert ("other_width" in warned("--target", target, "--draft", head, "--method", "eagle3")) is says
+def test_a_head_of_another_width_has_a_warning(tmp_path, more, says):
+    head = folder(tmp_path / "e", {**LLAMA_8B, "num_hidden_layers": 1, "hidden_size": 2048, **more})
+    target = folder(tmp_path / "t", LLAMA_8B)
+    plan = planned("--target", target, "--draft", head, "--method", "eagle3")
+    assert ("other_width" in warnings(plan)) is says
 
 
-def test_an_architecture_that_is_compared_with_none_has_a_warning_unless_its_files_have_the_size(folder):
+def test_an_architecture_that_is_compared_with_none_has_a_warning_unless_its_files_have_the_size(tmp_path):
     index = {"metadata": {"total_size": 16_000_000_000}}
     novel = {**LLAMA_8B, "model_type": "novel"}
-    assert "usual_shape" in warned("--target", folder("m", novel), "--method", "ngram")
-    whole = folder("n", novel, **{"model.safetensors.index.json": index})
-    assert "usual_shape" not in warned("--target", whole, "--method", "ngram")
+    assert "usual_shape" in warnings(planned("--target", folder(tmp_path / "m", novel), "--method", "ngram"))
+    whole = folder(tmp_path / "n", novel, **{"model.safetensors.index.json": index})
+    assert "usual_shape" not in warnings(planned("--target", whole, "--method", "ngram"))
 
 
 def test_sequences_displaced_by_the_draft_have_a_warning(llamas):
