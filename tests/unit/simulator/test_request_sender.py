@@ -43,7 +43,9 @@ async def test_a_batch_of_each_interval_is_sent_once(statuses, batches, troubles
         await until(lambda number=number: len(received) == number)
         await until(lambda: clock.asleep)
     assert (received, capsys.readouterr().err.splitlines()) == (batches, troubles)
-    await end(task)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
     await runner.cleanup()
 
 
@@ -56,10 +58,6 @@ async def test_an_exporter_that_refuses_connections_is_reported_once(clock, unti
         await until(lambda: clock.asleep)
     [reported] = capsys.readouterr().err.splitlines()
     assert "cannot be delivered" in reported
-    await end(task)
-
-
-async def end(task):
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task

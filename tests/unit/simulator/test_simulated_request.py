@@ -14,22 +14,17 @@ MIX = [
 ]
 
 
-def answered(keys, seconds, seed=0):
-    """Return the engine of a scenario after some seconds, and the records until then."""
-    answers = []
-    simulation = Simulation(Scenario.model_validate(keys), seed, answers.append)
-    simulation.advance(seconds)
-    return simulation.engines[0], answers
-
-
 @settings(max_examples=15, deadline=None)
 @given(SCENARIOS, st.integers(0, 2**32), st.sampled_from([(), MIX]))
 def test_the_sums_over_all_requests_are_the_counters_of_the_server(keys, seed, mix):
     end = {"at": "5s", "load": {"concurrency": 0}}
     keys = {**keys, "load": {"concurrency": 6}, "phases": [end], "mix": mix}
     keys["speculation"]["tokens"] = max(1, keys["speculation"]["tokens"])
-    engine, answers = answered(keys, 3000.0, seed)
-    counts, found = engine.counts, [each["metrics"]["speculative_decoding"] for each in answers]
+    answers = []
+    simulation = Simulation(Scenario.model_validate(keys), seed, answers.append)
+    simulation.advance(3000.0)
+    counts = simulation.engines[0].counts
+    found = [each["metrics"]["speculative_decoding"] for each in answers]
     assert len(answers) == sum(counts.finished.values()) > 0
     assert sum(each["num_spec_steps"] for each in found) == counts.drafts
     assert sum(each["num_draft_tokens"] for each in found) == counts.draft_tokens
@@ -43,7 +38,8 @@ def test_the_sums_over_all_requests_are_the_counters_of_the_server(keys, seed, m
 
 def test_a_record_names_the_kind_of_its_request():
     keys = {"mix": MIX, "load": {"concurrency": 4}, "model_name": "m", "speculation": {"tokens": 0}}
-    _, answers = answered(keys, 60)
+    answers = []
+    Simulation(Scenario.model_validate(keys), answered=answers.append).advance(60)
     kinds = {(each.get("request_type"), each.get("temperature")) for each in answers}
     assert kinds == {("chat", 0), (None, 1)}
     assert {each["model"] for each in answers} == {"m"}

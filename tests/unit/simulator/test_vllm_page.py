@@ -21,11 +21,6 @@ def lines(page):
     return {re.sub('="[^"]*"', "", line) if "cache_config_info{" in line else line for line in found}
 
 
-def recorded(name):
-    """Return a recorded page of a real vLLM."""
-    return (DATA / "pages" / name).read_text()
-
-
 def page_like(names=(), **keys):
     """Return the page of the server of a recording after a minute."""
     simulation = make_simulation(**{"model_name": "tiny-llama", "machine": {"max_model_len": 1024}, **keys})
@@ -45,7 +40,7 @@ def page_like(names=(), **keys):
 )
 def test_a_python_page_has_the_lines_of_the_recorded_one(name, keys):
     page = page_like(**keys)
-    assert lines(page) == lines(recorded(name))
+    assert lines(page) == lines((DATA / "pages" / name).read_text())
     assert len(page.splitlines()) == len(set(page.splitlines()))
 
 
@@ -57,7 +52,7 @@ def test_numbers_are_written_as_the_recorded_pages_write_them():
 
 
 def test_the_filtered_page_has_the_lines_of_the_recorded_one():
-    page = recorded("vllm-0.32.0-filtered-k4.prom")
+    page = (DATA / "pages" / "vllm-0.32.0-filtered-k4.prom").read_text()
     names = {line.partition("{")[0] for line in page.splitlines() if not line.startswith("#")}
     assert lines(page_like(names)) == lines(page)
 
