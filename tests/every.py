@@ -12,11 +12,12 @@ def every(items, name=str):
 
         def test(**arguments):
             assert items, "there is nothing to check"
-            violations = [
-                f"{name(item)}: {violation}"
-                for item in items
-                if (violation := _violation(check, item, arguments)) is not None
-            ]
+            violations = []
+            for item in items:
+                try:
+                    check(item, **arguments)
+                except Exception as error:  # noqa: BLE001 - one item must not hide the others
+                    violations.append(f"{name(item)}: {type(error).__name__}: {error}")
             assert not violations, "\n".join(violations)
 
         test.__name__, test.__doc__, test.__module__ = check.__name__, check.__doc__, check.__module__
@@ -24,11 +25,3 @@ def every(items, name=str):
         return test
 
     return decorate
-
-
-def _violation(check, item, arguments):
-    try:
-        check(item, **arguments)
-    except Exception as error:  # noqa: BLE001 - a check of one item must not hide the others
-        return f"{type(error).__name__}: {error}"
-    return None

@@ -12,10 +12,6 @@ def outcome_of(truth, verdict):
     return Outcome(truth, Reported(verdict, 1.0, 1.2, "typical"))
 
 
-def source_of(adapter, decided=None):
-    return Source("a source", adapter, ("typical",), decided)
-
-
 @pytest.mark.parametrize(
     ("truth", "verdict", "pays", "hurts"),
     [
@@ -43,4 +39,5 @@ def test_a_verdict_is_false_if_the_truth_is_clearly_on_the_other_side(truth, ver
     ids=["none", "false pays", "truth inside", "decided"],
 )
 def test_goals_are_missed_beyond_their_limits(outcomes, decided, missed):
-    assert Score(source_of(None, decided), tuple(outcomes)).missed() == missed
+    source = Source("a source", None, ("typical",), decided)
+    assert Score(source, tuple(outcomes)).missed() == missed

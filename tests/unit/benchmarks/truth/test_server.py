@@ -15,11 +15,6 @@ def server_of(target, drafter=None, *, tokens=4, context=1000.0, gpu=H200, host=
     return Server(target, drafter or target.drafters[0], tokens, gpu, EFFICIENCY, host, 0.35, context)
 
 
-def kappa(server, requests):
-    drafting = server.drafting_seconds(requests, requests * server.tokens)
-    return drafting / server.plain_seconds(requests)
-
-
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_a_step_takes_longer_with_more_requests_and_with_more_context(target):
     server = server_of(target)
@@ -32,7 +27,9 @@ def test_a_step_takes_longer_with_more_requests_and_with_more_context(target):
 def test_a_step_that_drafts_takes_longer_than_a_plain_one_and_longer_with_more_tokens(target):
     for drafter in target.drafters:
         servers = [server_of(target, drafter, tokens=tokens) for tokens in (1, 2, 4, 8)]
-        costs = [kappa(server, 8) for server in servers]
+        costs = [
+            server.drafting_seconds(8, 8 * server.tokens) / server.plain_seconds(8) for server in servers
+        ]
         assert costs[0] > 1
         assert costs == sorted(costs), drafter.name
 
