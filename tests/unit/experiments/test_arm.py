@@ -48,11 +48,12 @@ class TestSums:
         assert arm_with(window_of(EAGLE)).paces[TIME].degrees == 12
 
     def test_correlated_engines_have_wider_bounds_than_alternating_ones(self):
-        def waves(sign):
-            return lambda second: EAGLE | {"decode_nanoseconds": (6 + sign * (-1) ** (second // 75)) * NANO}
-
-        together = arm_with(window_of(waves(1)), window_of(waves(1))).paces[TIME]
-        in_turn = arm_with(window_of(waves(1)), window_of(waves(-1))).paces[TIME]
+        slow, fast = (EAGLE | {"decode_nanoseconds": seconds * NANO} for seconds in (7, 5))
+        one, other = (
+            window_of(lambda second, pair=pair: pair[second // 75 % 2])
+            for pair in ((slow, fast), (fast, slow))
+        )
+        together, in_turn = (arm_with(one, each).paces[TIME] for each in (one, other))
         assert together.value == in_turn.value
         assert together.relative_error > 0.04
         assert in_turn.relative_error == pytest.approx(0.0, abs=1e-12)
@@ -78,10 +79,6 @@ SLOW, FAST = (
 )
 
 
-def histogram(*counts):
-    return {Latency.TIME_TO_FIRST_TOKEN: Buckets((0.1, 1.0, 10.0, inf), counts)}
-
-
 class TestFirstToken:
     def test_the_mean_and_the_hits_are_ratios_of_the_sums_over_the_engines(self):
         arm = arm_with(window_of(SLOW), window_of(FAST))
@@ -89,6 +86,9 @@ class TestFirstToken:
         assert arm.prefix_hit_ratio == pytest.approx(0.4)
 
     def test_quantiles_are_those_of_the_requests_of_all_engines_with_histograms(self):
-        engines = [histogram(0, 90, 100, 100), histogram(100, 100, 100, 100), {}]
-        found = arm_with(histograms=engines).first_token
+        one, other = (
+            {Latency.TIME_TO_FIRST_TOKEN: Buckets((0.1, 1.0, 10.0, inf), counts)}
+            for counts in ((0, 90, 100, 100), (100, 100, 100, 100))
+        )
+        found = arm_with(histograms=[one, other, {}]).first_token
         assert (found["p50"], found["p95"]) == (pytest.approx(0.1), pytest.approx(1.0))

@@ -1,6 +1,6 @@
 """Comparison of the arms of an experiment, the winner, and the better method."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -25,16 +25,6 @@ from tests.fakes.arms import (
 )
 
 
-def compared(*members):
-    return compare(SETTINGS, members, (300.0,), NOW)
-
-
-def settings_of(baseline, *arms):
-    """Settings of an experiment whose arms are zones."""
-    matches = {arm: {"match": {"zone": arm}} for arm in (baseline, *arms)}
-    return ExperimentSettings.model_validate({"name": "x", "arms": matches, "baseline": baseline})
-
-
 class TestExperiment:
     def test_an_engine_is_in_the_arm_whose_labels_it_has_all_of(self):
         arms = {"a": {"match": {"zone": "a", "name": "t"}}, "b": {"match": {"zone": "b"}}}
@@ -45,7 +35,8 @@ class TestExperiment:
         assert arm_of(settings, Member({"name": "u", "zone": "a"}, ())) is None
 
     def test_the_speedup_is_the_baselines_time_over_the_arms(self):
-        found = compared(member("off", window_of(PLAIN)), member("eagle", window_of(EAGLE)))
+        members = member("off", window_of(PLAIN)), member("eagle", window_of(EAGLE))
+        found = compare(SETTINGS, members, (300.0,), NOW)
         eagle = found.arms["eagle"].windows[-1]
         assert (eagle.engines, eagle.requests) == (1, 1200)
         assert eagle.acceptance_length == pytest.approx(2.4)
@@ -59,7 +50,8 @@ class TestExperiment:
 
     def test_a_busy_arm_has_bounds_that_allow_for_its_load(self):
         busy = window_of(times(EAGLE, 4), running=24.0)
-        found = compared(member("off", window_of(PLAIN)), member("eagle", busy)).arms["eagle"]
+        members = member("off", window_of(PLAIN)), member("eagle", busy)
+        found = compare(SETTINGS, members, (300.0,), NOW).arms["eagle"]
         speedup, load = found.windows[-1].speedups[TIME], found.windows[-1].traffic[Traffic.LOAD]
         assert (speedup.value, load) == (pytest.approx(2.0), pytest.approx(4.0))
         assert speedup.estimate.lower == pytest.approx(2.0)
@@ -70,7 +62,8 @@ class TestExperiment:
         plain = times(PLAIN, 50)
         fast = {"decode_nanoseconds": round(plain["decode_nanoseconds"] * share / 2)}
         light = window_of(times(plain, share) | fast, running=6 * share)
-        found = compared(member("off", window_of(plain)), member("eagle", light)).arms["eagle"]
+        members = member("off", window_of(plain)), member("eagle", light)
+        found = compare(SETTINGS, members, (300.0,), NOW).arms["eagle"]
         assert found.wins[TIME] is wins
         assert found.windows[-1].speedups[TIME].reason == (None if wins else Traffic.LOAD)
 
@@ -83,19 +76,21 @@ def types_of(easy, pace=0.025):
     }
 
 
+@dataclass
 class Speed:
     """An arm whose speed is between two bounds."""
 
-    baseline = None
-
-    def __init__(self, lower, upper, requests=100, engines=1):
-        self.bounds, self.requests, self.engines = (lower, upper), requests, engines
+    lower: float | None
+    upper: float | None
+    requests: int | None = 100
+    engines: int = 1
+    baseline: None = None
 
     def speedups_over(self, other):
-        (lower, upper), (its_lower, its_upper) = self.bounds, other.bounds
-        if lower is None or its_lower is None:
+        if self.lower is None or other.lower is None:
             return {TIME: ArmSpeedup(1.0, None)}
-        return {TIME: ArmSpeedup(1.0, Estimate(1.0, lower / its_upper, upper / its_lower, 0.1))}
+        bounds = Estimate(1.0, self.lower / other.upper, self.upper / other.lower, 0.1)
+        return {TIME: ArmSpeedup(1.0, bounds)}
 
 
 UNCLEAR = Speed(None, None)
@@ -181,7 +176,8 @@ class TestFasterMethod:
         ids=["another method", "the same method", "an unknown method", "no speculation", "two methods"],
     )
     def test_the_method_of_a_faster_arm_is_another_and_the_only_one(self, methods, is_one):
-        settings = settings_of("zero", "three", "five")
+        zones = {zone: {"match": {"zone": zone}} for zone in ("zero", "three", "five")}
+        settings = ExperimentSettings.model_validate({"name": "x", "arms": zones, "baseline": "zero"})
         three = member("eagle", window_of(SLOWER), zone="three")
         five = [member(method, window_of(EAGLE), zone="five") for method in methods]
         members = (member("off", window_of(PLAIN), zone="zero"), three, *five)

@@ -37,10 +37,6 @@ def arm(easy, hard, factor=1.0):
     return {name: TypeTimes(factor * pace * tokens, tokens) for name, (tokens, pace) in pairs.items()}
 
 
-def pooled(types):
-    return sum(each.seconds for each in types.values()) / sum(each.tokens for each in types.values())
-
-
 SHARES = st.floats(0.05, 0.95)
 
 
@@ -48,7 +44,11 @@ class TestMix:
     @given(SHARES, SHARES, st.floats(0.2, 5))
     def test_the_rest_of_a_difference_is_the_factor_of_both_types(self, mine, its, factor):
         one, other = arm(mine, 1 - mine, factor), arm(its, 1 - its)
-        assert pooled(other) / pooled(one) * mix_ratio(one, other) == pytest.approx(1 / factor)
+        pace, other_pace = (
+            sum(each.seconds for each in types.values()) / sum(each.tokens for each in types.values())
+            for types in (one, other)
+        )
+        assert other_pace / pace * mix_ratio(one, other) == pytest.approx(1 / factor)
 
     def test_the_weights_are_the_shares_in_the_tokens_of_both(self):
         one = {"easy": TypeTimes(60.0, 3000.0), "hard": TypeTimes(40.0, 1000.0)}

@@ -42,10 +42,7 @@ class TestRatios:
         assert three.traffic_over(arm_with(window_of(PLAIN)))[Traffic.LOAD] == 1.0
 
     def test_the_load_is_that_of_a_token_so_idle_time_and_a_busier_engine_count(self):
-        def second_half(second):
-            return times(PLAIN, 1.5) if second >= 150 else {}
-
-        late = arm_with(window_of(second_half, running=9.0))
+        late = arm_with(window_of(lambda second: times(PLAIN, 1.5) if second >= 150 else {}, running=9.0))
         assert late.traffic_over(arm_with(window_of(PLAIN)))[Traffic.LOAD] == pytest.approx(1.5 / 2)
         uneven = arm_with(
             window_of(times(PLAIN, 0.5), running=3.0), window_of(times(PLAIN, 1.5), running=9.0)
