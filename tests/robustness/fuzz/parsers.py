@@ -16,7 +16,6 @@ from spec_decode_exporter.config.batch_schedule import MAX_POSITIONS
 from spec_decode_exporter.config.types import MAX_LABEL_VALUE
 from spec_decode_exporter.requests.record import (
     MAX_MISTAKES,
-    Batch,
     NotJsonError,
     RequestRecord,
     RequestSource,
@@ -61,25 +60,12 @@ def _page_error(error: PageError) -> None:
 
 
 def reading(reader: SampleReader, page: bytes, *, with_latencies: bool):
+    """Read a page; check what was found, or the error, and return None for that."""
     try:
-        return reader.read(page, with_latencies=with_latencies)
+        found = reader.read(page, with_latencies=with_latencies)
     except PageError as error:
         _page_error(error)
         return None
-
-
-def check_reader(data: bytes) -> None:
-    """Check that earlier pages do not affect a reading, and that samples are within the limits."""
-    reader = SampleReader()
-    for page in data.split(b"\x1e")[:4]:
-        for with_latencies in (True, False):
-            found = reading(reader, page, with_latencies=with_latencies)
-            assert found == reading(SampleReader(), page, with_latencies=with_latencies)
-            if found is not None:
-                _check_sample(found)
-
-
-def _check_sample(found) -> None:
     assert len(found.samples) <= MAX_ENGINES
     for name, sample in found.samples.items():
         assert max(map(len, name)) <= MAX_LABEL_VALUE
@@ -90,6 +76,16 @@ def _check_sample(found) -> None:
         for buckets in (sample.latencies or {}).values():
             assert list(buckets.bounds) == sorted(set(buckets.bounds))
             assert buckets.bounds[-1] == math.inf
+    return found
+
+
+def check_reader(data: bytes) -> None:
+    """Check that earlier pages do not affect a reading, and that samples are within the limits."""
+    reader = SampleReader()
+    for page in data.split(b"\x1e")[:4]:
+        for with_latencies in (True, False):
+            found = reading(reader, page, with_latencies=with_latencies)
+            assert found == reading(SampleReader(), page, with_latencies=with_latencies)
 
 
 READER = Harness(check_reader, WORDS)
@@ -105,17 +101,13 @@ def check_sent(data: bytes) -> None:
             batch = _LOOP.run_until_complete(read_requests(data, lines=lines, salt=b"0123456789abcdef"))
         except NotJsonError as error:
             sane(error, 200)
-        else:
-            _check_batch(batch)
-
-
-def _check_batch(batch: Batch) -> None:
-    assert len(batch.mistakes) == min(MAX_MISTAKES, sum(batch.refused.values()))
-    for mistake in batch.mistakes:
-        assert mistake.detail.isascii()
-        assert len(mistake.detail) < 200
-    for request in batch.requests:
-        _check_request(request)
+            continue
+        assert len(batch.mistakes) == min(MAX_MISTAKES, sum(batch.refused.values()))
+        for mistake in batch.mistakes:
+            assert mistake.detail.isascii()
+            assert len(mistake.detail) < 200
+        for request in batch.requests:
+            _check_request(request)
 
 
 def _check_request(request: RequestRecord) -> None:
