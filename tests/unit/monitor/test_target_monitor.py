@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field, replace
 from math import ceil
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.types import MAX_LABEL_VALUE
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, Shared, TargetMonitor
 from spec_decode_exporter.scrape.poll_record import Polled
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading
@@ -18,16 +19,18 @@ from tests.conftest import make_sample
 URL = "http://vllm:8000/metrics?token=secret"
 
 
+TARGET = Target(URL, "one", labels=(("team", "a"),))
+NAMES = [("m", str(number)) for number in range(100)]
+
+
+@dataclass
 class Server:
     """A server with engines that each gain 10 drafts, 20 draft tokens and 7 accepted tokens a page."""
 
-    def __init__(self):
-        self.engines = {("m", "0"): 0}
-        self.created = 1_789_000_000.0
-        self.closed = 0
-
-    async def close(self):
-        self.closed += 1
+    shared: Shared  # of its monitors
+    engines: dict[tuple[str, str], int] = field(default_factory=lambda: {("m", "0"): 0})
+    created: float = 1_789_000_000.0
+    close: AsyncMock = field(default_factory=AsyncMock)
 
     def page(self):
         self.engines = {name: pages + 1 for name, pages in self.engines.items()}
@@ -43,22 +46,18 @@ class Server:
 class Watch:
     """A monitor that takes the pages of a server, and its events."""
 
-    def __init__(self, server, clock, shared, target_, config_):
-        self.server, self.clock, self._events = server, clock, shared.events
-        self.monitor = TargetMonitor(target_, config_, shared)
+    def __init__(self, server, target=TARGET, limit=MAX_ENGINES):
+        config = Config.model_validate({"windows": ("30s", "5m"), "limits": {"engines": limit}})
+        self.server, self.clock = server, server.shared.clock
+        self.monitor = TargetMonitor(target, config, server.shared)
         self.speculation = None
 
-    async def polls(self, number=1, interval=1.0):
-        """Take a page each ``interval`` seconds; at the end it is the moment of the last one."""
+    async def polls(self, number=1, *, after=0.0):
+        """Take a page each second; at the end it is the moment of the last one."""
         for poll in range(number):
-            if poll:
-                await self.clock.advance(interval)
-            polled = Polled(self.server.page(), self.clock.monotonic(), self.clock.wall(), interval)
+            await self.clock.advance(1.0 if poll else after)
+            polled = Polled(self.server.page(), self.clock.monotonic(), self.clock.wall(), 1.0)
             self.monitor.take(polled, 1, self.speculation)
-
-    async def polls_after(self, seconds, number=1):
-        await self.clock.advance(seconds)
-        await self.polls(number)
 
     @property
     def snapshots(self):
@@ -70,46 +69,19 @@ class Watch:
 
     @property
     def events(self):
-        return [(event.type, event.engine) for event in self._events.kept]
+        return [(event.type, event.engine) for event in self.server.shared.events.kept]
 
 
 @pytest.fixture
-def server(monkeypatch):
-    server = Server()
+def server(monkeypatch, clock):
+    server = Server(Shared(clock))
     monkeypatch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: server)
     return server
 
 
 @pytest.fixture
-def watching(server, clock):
-    """Return a function that monitors the server; further ones share its places."""
-    shared = Shared(clock)
-
-    def watching(target_=None, config_=None, limit=MAX_ENGINES):
-        return Watch(server, clock, shared, target_ or target(), config_ or config(limit=limit))
-
-    return watching
-
-
-@pytest.fixture
-def watch(watching):
-    return watching()
-
-
-def target(**more) -> Target:
-    return Target(**{"url": URL, "name": "one", "labels": (("team", "a"),)} | more)
-
-
-def config(*windows: str, limit=MAX_ENGINES) -> Config:
-    return Config.model_validate({"windows": windows or ("30s", "5m"), "limits": {"engines": limit}})
-
-
-def drafts(snapshot) -> list[int]:
-    return [its.total.drafts for its in snapshot.evaluation.windows]
-
-
-def names(number, model="m"):
-    return {(model, str(engine)): 0 for engine in range(number)}
+def watch(server):
+    return Watch(server)
 
 
 # Names
@@ -119,10 +91,10 @@ def names(number, model="m"):
     ("query", "named", "model"), [("&model=org%2Fb", "", "org/b"), ("&model=b", "m", "m"), ("", "", "one")]
 )
 async def test_an_engine_without_a_model_has_that_of_the_routers_url_else_the_targets_name(
-    watching, server, query, named, model
+    server, query, named, model
 ):
     server.engines = {(named, "0"): 0}
-    watch = watching(target(url=f"{URL}{query}"))
+    watch = Watch(server, replace(TARGET, url=f"{URL}{query}"))
     await watch.polls(2)
     assert set(watch.snapshots) == {(model, "0")}
 
@@ -133,24 +105,24 @@ async def test_an_engine_without_a_model_has_that_of_the_routers_url_else_the_ta
 async def test_an_engine_that_vanishes_loses_its_windows_keeps_its_counters_and_is_evicted_later(
     watch, server
 ):
-    server.engines = names(2)
+    server.engines = dict.fromkeys(NAMES[:2], 0)
     await watch.polls(5)
     del server.engines["m", "1"]
-    await watch.polls_after(1, 11)
+    await watch.polls(11, after=1)
     found = watch.snapshots
     assert found["m", "1"].evaluation.windows == ()
     assert found["m", "1"].totals.counters.drafts == 40
-    assert drafts(found["m", "0"]) == [150, 150]
+    assert [each.total.drafts for each in found["m", "0"].evaluation.windows] == [150, 150]
     assert watch.events.count(("state_changed", "1")) == 1
-    await watch.polls_after(EVICTED_AFTER - 11)
+    await watch.polls(after=EVICTED_AFTER - 11)
     assert set(watch.snapshots) == {("m", "0"), ("m", "1")}
-    await watch.polls_after(1)
+    await watch.polls(after=1)
     assert set(watch.snapshots) == {("m", "0")}
 
 
-async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_places(watching, server):
+async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_places(server):
     most = MAX_NAMES_TOTAL // MAX_LABEL_VALUE
-    watch = watching(limit=most * ceil(MAX_LABEL_VALUE / PLACE_LABELS + 0.01))
+    watch = Watch(server, limit=most * ceil(MAX_LABEL_VALUE / PLACE_LABELS + 0.01))
     for batch in range(4):
         server.engines = {
             (f"{batch}-{number:03}".ljust(MAX_LABEL_VALUE - 1, "m"), "0"): 0 for number in range(most)
@@ -159,13 +131,13 @@ async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_pl
         await watch.clock.advance(1)
         assert {name.split("-")[0] for name, _ in watch.snapshots} == {str(batch)}
     await watch.clock.advance(EVICTED_AFTER)
-    server.engines = names(1)
+    server.engines = dict.fromkeys(NAMES[:1], 0)
     await watch.polls(1)
     assert watch.events[-1] == ("engine_found", "0")
 
 
-async def test_an_engine_whose_server_now_names_its_model_replaces_the_one_without(watching, server):
-    watch = watching(target(url=f"{URL}&model=m"))
+async def test_an_engine_whose_server_now_names_its_model_replaces_the_one_without(server):
+    watch = Watch(server, replace(TARGET, url=f"{URL}&model=m"))
     for model in ("", "m"):
         server.engines = {(model, "0"): 0}
         await watch.polls(2)
@@ -177,46 +149,44 @@ async def test_a_restart_ends_what_the_server_said_about_k_before(watch, server,
     watch.speculation = ServedSpeculation("eagle3", 3, "head")
     await watch.polls(3)
     assert watch.monitor.status().record.speculation.tokens == 3
-    server.engines, server.created = names(1), clock.wall()
-    await watch.polls_after(1)
+    server.engines, server.created = dict.fromkeys(NAMES[:1], 0), clock.wall()
+    await watch.polls(after=1)
     assert watch.monitor.status().record.speculation == ServedSpeculation("eagle3", None, "head")
 
 
 # Places
 
 
-async def test_engines_without_a_place_are_recorded_once_and_take_the_places_of_engines_that_left(
-    watching, server
-):
-    watch = watching(limit=3)
-    server.engines = names(5)
+async def test_engines_without_a_place_are_recorded_once_and_take_the_places_of_engines_that_left(server):
+    watch = Watch(server, limit=3)
+    server.engines = dict.fromkeys(NAMES[:5], 0)
     await watch.polls(3)
-    assert set(watch.snapshots) == set(names(3))
+    assert set(watch.snapshots) == set(NAMES[:3])
     assert watch.monitor.status().engines_not_monitored == 2
     assert watch.events.count(("engines_not_monitored", None)) == 1
     del server.engines["m", "0"]
-    await watch.polls_after(1)
+    await watch.polls(after=1)
     assert len(watch.snapshots) == 3
     assert ("m", "0") not in watch.snapshots
     assert watch.monitor.status().engines_not_monitored == 1
 
 
-async def test_places_are_shared_and_come_back_when_a_target_is_closed(watching, server):
-    first = watching(limit=3)
-    server.engines = names(2)
+async def test_places_are_shared_and_come_back_when_a_target_is_closed(server):
+    first = Watch(server, limit=3)
+    server.engines = dict.fromkeys(NAMES[:2], 0)
     await first.polls(1)
-    second = watching(target(name="two"), limit=3)
+    second = Watch(server, replace(TARGET, name="two"), limit=3)
     await second.polls(1)
     assert (len(first.snapshots), len(second.snapshots)) == (2, 1)
     await first.monitor.close()
-    await second.polls_after(1)
+    await second.polls(after=1)
     assert len(second.snapshots) == 2
 
 
 @pytest.mark.parametrize(("length", "monitored"), [(PLACE_LABELS - 30, 6), (PLACE_LABELS, 3), (1_000, 1)])
-async def test_engines_with_long_labels_take_several_places(watching, server, length, monitored):
-    watch = watching(target(labels=(("team", "x" * length),)), limit=6)
-    server.engines = names(10)
+async def test_engines_with_long_labels_take_several_places(server, length, monitored):
+    watch = Watch(server, replace(TARGET, labels=(("team", "x" * length),)), limit=6)
+    server.engines = dict.fromkeys(NAMES[:10], 0)
     await watch.polls(1)
     assert len(watch.snapshots) == monitored
 
@@ -234,40 +204,26 @@ def test_up_to_a_thousand_engines_are_evaluated_once_in_a_usual_scrape_interval(
     assert shared.pace == pytest.approx(seconds)
 
 
-@pytest.fixture
-def evaluated(clock, monkeypatch):
-    """Moment and engine of each evaluation."""
-    evaluated, evaluate = [], EngineMonitor.evaluate
-
-    def noted(engine, **how):
-        evaluated.append((clock.monotonic(), engine))
-        return evaluate(engine, **how)
-
-    monkeypatch.setattr(EngineMonitor, "evaluate", noted)
-    return evaluated
-
-
 @pytest.mark.parametrize(("number", "interval"), [(1, 1), (10, 1), (20, 2), (100, 10)])
-async def test_the_pace_depends_on_the_engines_of_the_fleet(
-    watch, clock, server, evaluated, number, interval
-):
-    server.engines = names(number)
+async def test_the_pace_depends_on_the_engines_of_the_fleet(watch, clock, server, number, interval):
+    server.engines = dict.fromkeys(NAMES[:number], 0)
     await watch.polls(11)
-    evaluated.clear()
-    await watch.polls_after(1, 20)
-    assert len(evaluated) == pytest.approx(20 * number / interval, rel=0.1)
-    at_once = Counter(moment for moment, _ in evaluated)
-    assert max(at_once.values()) <= 2 * number / interval
+    evaluations = Counter()  # by moment
+    server.shared.after_evaluation.append(lambda *_: evaluations.update([clock.monotonic()]))
+    await watch.polls(20, after=1)
+    assert evaluations.total() == pytest.approx(20 * number / interval, rel=0.1)
+    assert max(evaluations.values()) <= 2 * number / interval
 
 
-async def test_a_reset_is_evaluated_at_once(watch, clock, server, evaluated):
-    server.engines = names(20)
+async def test_a_reset_is_evaluated_at_once(watch, clock, server):
+    server.engines = dict.fromkeys(NAMES[:20], 0)
     await watch.polls(4)
     await clock.advance(1)
-    evaluated.clear()
-    server.engines, server.created = names(20), clock.wall()
+    evaluated = Mock()
+    server.shared.after_evaluation.append(evaluated)
+    server.engines, server.created = dict.fromkeys(NAMES[:20], 0), clock.wall()
     await watch.polls(1)
-    assert len(evaluated) == 20
+    assert evaluated.call_count == 20
 
 
 # A changed configuration
@@ -275,12 +231,14 @@ async def test_a_reset_is_evaluated_at_once(watch, clock, server, evaluated):
 
 async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, server):
     await watch.polls(61)
-    await watch.monitor.change(target(labels=(("team", "b"),)), config("10s", "1m"))
-    assert server.closed == 1
-    await watch.polls_after(1)
+    await watch.monitor.change(
+        replace(TARGET, labels=(("team", "b"),)), Config.model_validate({"windows": ("10s", "1m")})
+    )
+    server.close.assert_awaited_once()
+    await watch.polls(after=1)
     [(labels, found)] = watch.monitor.snapshots()
     assert labels["team"] == "b"
-    assert [its.window.length for its in found.evaluation.windows] == [10, 60]
-    assert drafts(found) == [100, 600]
+    windows = [(each.window.length, each.total.drafts) for each in found.evaluation.windows]
+    assert windows == [(10, 100), (60, 600)]
     assert found.totals.counters.drafts == 610
     assert watch.monitor.status().record.polls == 62
