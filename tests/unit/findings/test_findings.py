@@ -61,34 +61,29 @@ def measured(token, load=8.0, low=None, high=None):
     return {"measured": (CostByLoad((CostAtLoad(load, tokens),), CostSource.MEASURED, 0.05),)}
 
 
-def configured(**settings):
-    return {"measured": (), "cost": CostSettings(**settings)}
-
-
-def recommended(tokens):
-    return {"advice": Advice(tokens=tokens)}
-
-
-BY_LOAD = configured(
-    loads=(
-        {"running_requests": 4, "draft_cost_ratio": 0.1},
-        {"running_requests": 12, "draft_cost_ratio": 0.9},
+BY_LOAD = {
+    "cost": CostSettings(
+        loads=(
+            {"running_requests": 4, "draft_cost_ratio": 0.1},
+            {"running_requests": 12, "draft_cost_ratio": 0.9},
+        )
     )
-)
+}
 """A cost of 0.5 at 8 running requests, where two accepted tokens of four just pay."""
 
 
-def tail(p99, observations=1000):
+def latency(which, p99, observations=1000):
     """A histogram with a median of 0.1 s: half of it below 0.1, the rest but two hundredths, up to p99."""
     half, most = observations // 2, observations * 98 // 100
-    return Buckets((0.1, 0.2, p99, inf), (half, most, observations * 99 // 100, observations))
+    counts = (half, most, observations * 99 // 100, observations)
+    return {"latencies": {which: Buckets((0.1, 0.2, p99, inf), counts)}}
 
 
 def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accepted=None, **more):
     """Return the findings by name; with no arguments those of an engine that has none.
 
-    1000 drafts of 4 tokens; rate 0.5, length 3.0, every step with a draft, nothing lost. The cost is measured,
-    and there is no advice.
+    1000 drafts of 4 tokens; rate 0.5, length 3.0, every step with a draft, nothing lost. The cost is measured
+    unless one is configured, and there is no advice.
     """
     accepted = sum(positions) if accepted is None else accepted
     counted = drafts or 0
@@ -111,7 +106,7 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
     broken, drops = frozenset(more.pop("broken", ())), more.pop("drops", DropStatus())
     latencies, advice = more.pop("latencies", {}), more.pop("advice", Advice())
     length = more.pop("reported_length", None)
-    costs = more.pop("measured", measured(0.1)["measured"])
+    costs = more.pop("measured", () if "cost" in more else measured(0.1)["measured"])
     its = Assumptions(
         more.pop("speculation", Speculation()),
         more.pop("cost", None),
@@ -135,19 +130,12 @@ FLIPS = {"running": 9.0, "speculation": SCHEDULED}
 ROOM = {"positions": (800, 600, 400, 301)}
 FASTER = FasterMethod("x", "a", "mtp", Estimate(2.0, 1.8, 2.2, 0.1), Estimate(1.5, 1.3, 1.7, 0.1))
 TYPICAL = {"measured": (), "speculation": Speculation("eagle3")}
+DROP = LiveDrop(2.1, 1.4, 125.0)
 ONE_PASS = {"speculation": Speculation("eagle3", drafts_in_parallel=True)}
-
-
-def dropped(kind):
-    return {"drops": DropStatus(live={kind: LiveDrop(2.1, 1.4, 125.0)})}
 
 
 def expecting(*positions, increments=STEADY, **more):
     return {"speculation": Speculation(expected_positions=positions), "increments": increments, **more}
-
-
-def latency(which, *values):
-    return {"latencies": {which: tail(*values)}}
 
 
 OLD_SGLANG = {
@@ -162,15 +150,16 @@ NO_NUMBER = {**NO_DRAFTS, "draft_tokens": 4000, "accepted": 2000}
 UNCOUNTED = {**NO_DRAFTS, "decode_steps": 1000, "generation_tokens": 1800, "drafting": Drafting.UNCOUNTED}
 
 
-def slow_steps(dtype="fp8_e4m3", token=0.6, positions=(700, 600, 400, 300)):
-    """Return an engine that hardly accepts too little, with a cost at which speculation is slower."""
-    return {"kv_cache": KvCache(100_000, dtype), "positions": positions, **measured(token)}
-
-
+SLOW_STEPS = {
+    "kv_cache": KvCache(100_000, "fp8_e4m3"),
+    "positions": (700, 600, 400, 300),
+    **measured(0.6),
+}
+"""An engine that hardly accepts too little, with a cost at which speculation is slower."""
 PREFILLS = {"drafts": 0, "positions": (0,) * 3}
 EDGES = {
-    "sudden_drop": (dropped(DropKind.SUDDEN), {"drops": DropStatus()}),
-    "drafting_drop": (dropped(DropKind.DRAFTING), {"drops": DropStatus()}),
+    "sudden_drop": ({"drops": DropStatus(live={DropKind.SUDDEN: DROP})}, {"drops": DropStatus()}),
+    "drafting_drop": ({"drops": DropStatus(live={DropKind.DRAFTING: DROP})}, {"drops": DropStatus()}),
     "counts_no_drafts": (OLD_SGLANG, {**OLD_SGLANG, "engine_kind": "tensorrt_llm"}),
     "drafts_not_counted": (NO_NUMBER, {**NO_NUMBER, "drafts": 0}),
     "decodes_nothing": ({**PREFILLS, "first_tokens": 10, "generation_tokens": 10}, {**PREFILLS, "first_tokens": 9, "generation_tokens": 9}),
@@ -189,15 +178,15 @@ EDGES = {
     "drafting_paused": ({**FEW_STEPS, "speculation": Speculation("draft_model")}, {"decode_steps": 2000, "generation_tokens": 4100, "speculation": Speculation("draft_model")}),
     "low_coverage": (FEW_STEPS, {"decode_steps": 2000, "generation_tokens": 4100}),
     "lossy_rejection": ({"speculation": Speculation(rejection_method="fly")}, {"speculation": Speculation(rejection_method="block")}),
-    "slow_steps_with_fp8": (slow_steps(), slow_steps(dtype="auto")),
+    "slow_steps_with_fp8": (SLOW_STEPS, {**SLOW_STEPS, "kv_cache": KvCache(100_000, "auto")}),
     "trimmed_tokens": ({"generation_tokens": 2949}, {"generation_tokens": 2950}),
     "faster_method": ({"faster_method": FASTER}, {}),
-    "another_depth": ({**measured(0.3), **recommended(2)}, {**measured(0.1), **recommended(3)}),
+    "another_depth": ({**measured(0.3), "advice": Advice(tokens=2)}, {**measured(0.1), "advice": Advice(tokens=3)}),
     "low_first_position": ({"positions": (699, 600, 400, 200)}, {"positions": (700, 600, 400, 200)}),
     "wasted_last_position": ({"positions": (800, 600, 99)}, {"positions": (800, 600, 100)}),
     "room_for_longer_draft": ({"positions": (800, 301), **TYPICAL}, {"positions": (800, 300), **TYPICAL}),
-    "short_parallel_draft": ({"positions": (800,) * 6, **ONE_PASS, **recommended(7)}, {"positions": (800,) * 7, **ONE_PASS, **recommended(8)}),
-    "cost_without_load": ({**configured(draft_cost_ratio=0.1), "running": 8.1}, {**configured(draft_cost_ratio=0.1), "running": 8.0}),
+    "short_parallel_draft": ({"positions": (800,) * 6, **ONE_PASS, "advice": Advice(tokens=7)}, {"positions": (800,) * 7, **ONE_PASS, "advice": Advice(tokens=8)}),
+    "cost_without_load": ({"cost": CostSettings(draft_cost_ratio=0.1), "running": 8.1}, {"cost": CostSettings(draft_cost_ratio=0.1), "running": 8.0}),
     "cost_out_of_range": ({**measured(0.1, 16.0), "running": 7.9}, {**measured(0.1, 16.0), "running": 8.0}),
     "few_drafts": ({"drafts": 99}, {"drafts": 100}),
     "few_requests": (BUSY, {**BUSY, "first_tokens": 56}),
@@ -283,9 +272,9 @@ CONDITIONS = [
     ("a position that many drafts have", "wasted_last_position", {"positions": (800, 600, 400, 9), "draft_tokens": 3100}, {"positions": (800, 600, 400, 10), "draft_tokens": 3100}),
     ("a cost that allows more tokens", "room_for_longer_draft", {**ROOM, **measured(0.001)}, {**ROOM, **measured(0.1)}),
     ("a cost at which speculation pays", "room_for_longer_draft", {**ROOM, **TYPICAL}, {"positions": (60, 50, 40, 30), **TYPICAL}),
-    ("another advice than none", "another_depth", {**measured(0.9), **recommended(1)}, {**measured(0.9), **recommended(0)}),
-    ("no stated load", "cost_without_load", {**configured(draft_cost_ratio=0.1), "running": 80.0}, {**configured(draft_cost_ratio=0.1, running_requests=4), "running": 80.0}),
-    ("a stated load", "cost_out_of_range", {**configured(draft_cost_ratio=0.1, running_requests=4), "running": 80.0}, {**configured(draft_cost_ratio=0.1), "running": 80.0}),
+    ("another advice than none", "another_depth", {**measured(0.9), "advice": Advice(tokens=1)}, {**measured(0.9), "advice": Advice(tokens=0)}),
+    ("no stated load", "cost_without_load", {"cost": CostSettings(draft_cost_ratio=0.1), "running": 80.0}, {"cost": CostSettings(draft_cost_ratio=0.1, running_requests=4), "running": 80.0}),
+    ("a stated load", "cost_out_of_range", {"cost": CostSettings(draft_cost_ratio=0.1, running_requests=4), "running": 80.0}, {"cost": CostSettings(draft_cost_ratio=0.1), "running": 80.0}),
     ("a cost of the server itself", "cost_out_of_range", {**measured(0.1), "running": 1000.0}, {**TYPICAL, "running": 1000.0}),
     ("20 polls", "schedule_flips", {**FLIPS, "increments": flipping(20)}, {**FLIPS, "increments": flipping(20)[:19]}),
     ("a change of K, if only within polls", "schedule_flips", {**FLIPS, "increments": [{**LONG_DRAFTS, "drafts": 12, "draft_tokens": 48, "decode_steps": 25}] * 40}, {**FLIPS, "increments": flipping(0)}),
@@ -309,9 +298,9 @@ CONDITIONS = [
     ("draft tokens", "drafts_not_counted", NO_NUMBER, {**NO_NUMBER, "draft_tokens": 0, "accepted": 0}),
     ("accepted tokens", "drafts_not_counted", {**NO_NUMBER, "draft_tokens": None}, {**NO_NUMBER, "draft_tokens": None, "accepted": 0}),
     ("a page that does not tell", "drafts_not_counted", {**NO_DRAFTS, "drafting": Drafting.UNKNOWN}, {**NO_DRAFTS, "drafting": Drafting.UNDECIDED}),
-    ("speculation that does not pay", "slow_steps_with_fp8", slow_steps(), slow_steps(token=0.1)),
-    ("a measured cost", "slow_steps_with_fp8", slow_steps(), {**slow_steps(), **configured(draft_cost_ratio=0.9, running_requests=8)}),
-    ("an acceptance that is not the cause", "slow_steps_with_fp8", slow_steps(), slow_steps(positions=(699, 600, 400, 300))),
+    ("speculation that does not pay", "slow_steps_with_fp8", SLOW_STEPS, {**SLOW_STEPS, **measured(0.1)}),
+    ("a measured cost", "slow_steps_with_fp8", SLOW_STEPS, {**SLOW_STEPS, "measured": (), "cost": CostSettings(draft_cost_ratio=0.9, running_requests=8)}),
+    ("an acceptance that is not the cause", "slow_steps_with_fp8", SLOW_STEPS, {**SLOW_STEPS, "positions": (699, 600, 400, 300)}),
     ("no draft", "decodes_nothing", PREFILLS, {**PREFILLS, "drafts": 5, "decode_steps": 0}),
     ("no decode step", "decodes_nothing", PREFILLS, {**PREFILLS, "decode_steps": 1}),
     ("no decoded token where steps are unknown", "decodes_nothing", {**PREFILLS, "decode_steps": None}, {**PREFILLS, "decode_steps": None, "generation_tokens": 101}),
