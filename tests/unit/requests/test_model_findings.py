@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from spec_decode_exporter.config.schema import RequestSettings
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.model_findings import (
@@ -15,9 +16,10 @@ from spec_decode_exporter.requests.model_findings import (
     name,
 )
 from spec_decode_exporter.requests.record import RequestRecord, RequestSource
+from spec_decode_exporter.requests.store import RequestStore
 from spec_decode_exporter.requests.summary import GroupKey, KeptRequest
 from tests.fakes.costs import make_cost
-from tests.unit.requests.conftest import request_of, taken
+from tests.unit.requests.conftest import evaluate, request_of
 
 
 def request(accepted, *, kind="chat", temperature="0", prompt="", drafts=100, tokens=4):
@@ -109,16 +111,14 @@ async def test_a_kind_differs_below_085_of_the_other_beyond_the_bounds(lower, is
     assert (await mixture_of([*low, *high]) is not None) is is_mixed
 
 
-def bucket(length):
-    return PromptBucket("", SimpleNamespace(acceptance_length=length))
-
-
-def estimate(value, error=0.05, degrees=100):
-    return Estimate(value, value - 2 * error, value + 2 * error, error, degrees)
+def bucket(length, error=0.05):
+    """Return a bucket of prompts with a length of acceptance, or with too few requests for one."""
+    estimate = length and Estimate(length, length - 2 * error, length + 2 * error, error, 100)
+    return PromptBucket("", SimpleNamespace(acceptance_length=estimate))
 
 
 def test_a_fall_is_between_the_shortest_and_the_longest_prompts_with_enough_requests():
-    known = [bucket(estimate(length)) for length in (2.3, 2.6, 1.08)]
+    known = [bucket(length) for length in (2.3, 2.6, 1.08)]
     buckets = [bucket(None), *known, bucket(None)]
     assert PromptFindings("m", buckets).falls
     for few in ([], known[:1], known[:2], [known[0], bucket(None)]):
@@ -129,31 +129,40 @@ def test_a_fall_is_between_the_shortest_and_the_longest_prompts_with_enough_requ
     ("short", "long", "falls"),
     [
         # The bounds are 0.1 apart from the values: 0.85 · 1.9 = 1.615.
-        (estimate(2.0), estimate(1.514), True),
-        (estimate(2.0), estimate(1.516), False),
+        (bucket(2.0), bucket(1.514), True),
+        (bucket(2.0), bucket(1.516), False),
         # With exact lengths 15 % are needed.
-        (estimate(2.0, 0.0), estimate(1.69, 0.0), True),
-        (estimate(2.0, 0.0), estimate(1.7, 0.0), False),
-        (estimate(2.0), estimate(3.0), False),
-        (estimate(2.0, 0.5), estimate(1.1, 0.5), False),
+        (bucket(2.0, 0.0), bucket(1.69, 0.0), True),
+        (bucket(2.0, 0.0), bucket(1.7, 0.0), False),
+        (bucket(2.0), bucket(3.0), False),
+        (bucket(2.0, 0.5), bucket(1.1, 0.5), False),
     ],
 )
 def test_a_fall_is_15_percent_beyond_the_bounds(short, long, falls):
-    assert PromptFindings("m", [bucket(short), bucket(long)]).falls is falls
+    assert PromptFindings("m", [short, long]).falls is falls
 
 
 # Advice.
 
+COST = make_cost(0.25, 0.1)
 
-def advice(groups, *, cost=None):
-    """Return the advice; groups map a type to its requests, drafts and accepted tokens."""
+
+def advice(requests, cost):
+    """Return the advice about requests that ended at one moment."""
+    store = RequestStore(RequestSettings())
+    for each in requests:
+        store.take(each, 1000.0, cost)
+    return list(evaluate(store, 1000.0).windows["5m"].models[0].advice)
+
+
+def advice_on(groups, cost=COST):
+    """Return the advice; groups map a type to its requests, which differ slightly, drafts and accepted tokens."""
     requests = [
-        # Requests differ slightly.
         request_of(drafts, accepted + turn % 3 - 1, request_type=kind, temperature=0.0)
         for kind, (number, drafts, accepted) in groups.items()
         for turn in range(number)
     ]
-    return list(taken(requests, cost or make_cost(0.25, 0.1)).models[0].advice)
+    return advice(requests, cost)
 
 
 @pytest.mark.parametrize(
@@ -170,11 +179,11 @@ def advice(groups, *, cost=None):
     ids=["a group that loses", "the group that gains", "no group gains", "rejected", "repetitive", "typical cost"],
 )  # fmt: skip
 def test_groups_get_the_advice_of_their_speed_up(groups, more, begin, end):
-    assert [each for each in advice(groups, **more) if each.startswith(begin) and each.endswith(end)]
+    assert [each for each in advice_on(groups, **more) if each.startswith(begin) and each.endswith(end)]
 
 
 def test_two_kinds_that_an_average_hides_come_first_though_both_gain():
-    found = advice({"chat": (40, 100, 150), "code": (60, 100, 330)}, cost=make_cost(0.2, 0.1))
+    found = advice_on({"chat": (40, 100, 150), "code": (60, 100, 330)}, cost=make_cost(0.2, 0.1))
     assert found[0] == (
         "Their average hides that speculation gives 2.50 tokens a draft to chat requests, and 4.30 to code requests."
     )
@@ -182,15 +191,15 @@ def test_two_kinds_that_an_average_hides_come_first_though_both_gain():
 
 
 def test_too_few_requests_and_rates_alone_get_no_advice():
-    assert advice({"chat": (10, 100, 100)}) == []
+    assert advice_on({"chat": (10, 100, 100)}) == []
     requests = [request_of(0, 60, source=RequestSource.USAGE)] * 50
-    assert taken(requests, None).models[0].advice == []
-    (sentence,) = taken([request_of()] * 50, None).models[0].advice
+    assert advice(requests, None) == []
+    (sentence,) = advice([request_of()] * 50, None)
     assert sentence.endswith("because the cost of drafting is: configure or measure it.")
 
 
 def test_the_slowest_groups_are_named_and_the_others_counted():
-    found = advice({f"prose{number}": (30, 100, 10 + number) for number in range(5)})
+    found = advice_on({f"prose{number}": (30, 100, 10 + number) for number in range(5)})
     (sentence,) = (sentence for sentence in found if sentence.startswith("Serve"))
     assert [f"prose{number} " in sentence for number in range(5)] == [True, True, True, False, False]
     assert "and 2 more" in sentence
@@ -199,7 +208,9 @@ def test_the_slowest_groups_are_named_and_the_others_counted():
 def test_a_group_that_is_slower_at_a_typical_cost_is_named_but_not_to_be_routed():
     # 1.9 tokens a draft in 2.1 plain steps.
     # At the lowest c they take 1.5.
-    found = advice({"prose": (40, 100, 90)}, cost=make_cost(0.25, 0.1, CostSource.TYPICAL, low=0.1, high=0.4))
+    found = advice_on(
+        {"prose": (40, 100, 90)}, cost=make_cost(0.25, 0.1, CostSource.TYPICAL, low=0.1, high=0.4)
+    )
     (sentence,) = found
     assert sentence == (
         "At the typical cost of drafting, speculation would slow down prose requests at temperature 0 (0.90 "

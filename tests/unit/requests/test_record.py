@@ -4,6 +4,8 @@ import asyncio
 import copy
 import json
 import math
+from functools import reduce
+from operator import getitem
 
 import pytest
 
@@ -49,25 +51,18 @@ RECORD = {
 SECRET = "my grandmother's pancakes"
 
 
-def at(record, path):
-    """Return the object that holds the value at a path, and the key in it."""
+ABSENT = object()
+
+
+def changed(path, value, record=RECORD):
+    """Return a record with another value at a path, or with none if it is ``ABSENT``."""
+    record = copy.deepcopy(record)
     *above, last = path.split(".")
-    for name in above:
-        record = record[name]
-    return record, last
-
-
-def changed(path, value):
-    record = copy.deepcopy(RECORD)
-    inner, key = at(record, path)
-    inner[key] = value
-    return record
-
-
-def without(path):
-    record = copy.deepcopy(RECORD)
-    inner, key = at(record, path)
-    del inner[key]
+    inner = reduce(getitem, above, record)
+    if value is ABSENT:
+        del inner[last]
+    else:
+        inner[last] = value
     return record
 
 
@@ -79,7 +74,7 @@ USAGE = {"accepted_prediction_tokens": 60, "rejected_prediction_tokens": 40, "re
 
 def of_usage(**details):
     """Return a record of a gateway that reports the tokens of drafts in its usage."""
-    record = without("metrics")
+    record = changed("metrics", ABSENT)
     record["usage"]["completion_tokens_details"] = {**USAGE, **details}
     return record
 
@@ -126,7 +121,7 @@ OPTIONAL = [
 
 @pytest.mark.parametrize("path", OPTIONAL)
 def test_optional_fields_may_be_null(path):
-    assert batch_of(changed(path, None)).requests == batch_of(without(path)).requests != []
+    assert batch_of(changed(path, None)).requests == batch_of(changed(path, ABSENT)).requests != []
 
 
 TEXT = json.dumps(RECORD)
@@ -200,13 +195,16 @@ OTHER_VALUES = [
 ]  # fmt: skip
 """Values of a path that make the record unusable, and the refusal."""
 OTHER_RECORDS = [
-    *((without(path), NONE, "--per-request-spec-decode-metrics") for path in ("metrics", SPECULATION)),
+    *(
+        (changed(path, ABSENT), NONE, "--per-request-spec-decode-metrics")
+        for path in ("metrics", SPECULATION)
+    ),
     *((changed(path, None), NONE, "--per-request-spec-decode-metrics") for path in ("metrics", SPECULATION)),
     (of_usage(accepted_prediction_tokens=None), NONE, ""),
     (of_usage(rejected_prediction_tokens=None), NONE, ""),
     (of_usage(accepted_prediction_tokens=0, rejected_prediction_tokens=0), NONE, ""),
     (of_usage(accepted_prediction_tokens=-1), MALFORMED, ""),
-    (without("model"), MALFORMED, "the record: object missing required field `model`"),
+    (changed("model", ABSENT), MALFORMED, "the record: object missing required field `model`"),
     (None, MALFORMED, "the record: expected `object`, got `null`"),
     (7, MALFORMED, "the record: expected `object`, got `int`"),
     (SECRET, MALFORMED, "the record: expected `object`, got `str`"),
@@ -255,11 +253,8 @@ def test_a_number_that_json_does_not_have_costs_its_line_or_its_array(value):
 def test_an_impossible_number_is_refused_even_without_a_contradiction(path, maximum):
     record = copy.deepcopy(RECORD)
     record["metrics"]["speculative_decoding"].update(num_draft_tokens=100, num_accepted_draft_tokens=50)
-    inner, key = at(record, path)
-    inner[key] = maximum
-    assert len(batch_of([record]).requests) == 1
-    inner[key] = maximum + 1
-    reason, detail = refusal_of([record])
+    assert len(batch_of([changed(path, maximum, record)]).requests) == 1
+    reason, detail = refusal_of([changed(path, maximum + 1, record)])
     assert reason is Refusal.MALFORMED
     assert detail.startswith(f"{path}: expected ")
     assert f" <= {maximum}" in detail
@@ -296,17 +291,12 @@ def test_a_body_has_a_limited_number_of_requests_and_returns_the_first_mistakes(
 
 
 async def test_reading_a_large_body_yields_to_the_event_loop():
-    turns = 0
-
-    async def count():
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.create_task(count())
-    await read(json.dumps([RECORD] * 1500).encode(), lines=False, salt=None)
-    counting.cancel()
+    turns, body = 0, json.dumps([RECORD] * 1500).encode()
+    reading = asyncio.ensure_future(read(body, lines=False, salt=None))
+    while not reading.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert len(reading.result().requests) == 1500
     assert turns > 20
 
 
@@ -329,12 +319,6 @@ def test_with_a_salt_any_string_is_a_user(user, salt, characters):
     assert not request.user or int(request.user, 16)
 
 
-def tokens_and_steps(drafts, accepted, tokens, answer_tokens):
-    counts = (drafts, drafts * tokens, accepted, tokens)
-    decoded = RequestRecord("m", *counts, completion_tokens=answer_tokens).decoded_tokens
-    return decoded, max(drafts, decoded - accepted)
-
-
 @pytest.mark.parametrize(
     ("counts", "answer_tokens", "expected"),
     [
@@ -349,7 +333,10 @@ def tokens_and_steps(drafts, accepted, tokens, answer_tokens):
 def test_an_unknown_or_contradictory_length_counts_every_step_as_one_that_drafts(
     counts, answer_tokens, expected
 ):
-    assert tokens_and_steps(*counts, answer_tokens) == expected
+    drafts, accepted, tokens = counts
+    request = RequestRecord("m", drafts, drafts * tokens, accepted, tokens, completion_tokens=answer_tokens)
+    decoded = request.decoded_tokens
+    assert (decoded, max(drafts, decoded - accepted)) == expected
 
 
 @pytest.mark.parametrize(

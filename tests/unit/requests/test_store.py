@@ -13,7 +13,7 @@ from spec_decode_exporter.requests.record import RequestRecord
 from spec_decode_exporter.requests.store import EVALUATION_SECONDS, MAX_EAGER_REQUESTS, RequestStore
 from spec_decode_exporter.requests.summary import GroupKey, Percentiles
 from tests.fakes.costs import make_cost
-from tests.unit.requests.conftest import COST, evaluate, request_of, store_of
+from tests.unit.requests.conftest import COST, evaluate, request_of
 
 
 def take(store, now=1000.0, number=1, *, drafts=30, accepted_tokens=60, cost=COST, **request):
@@ -23,11 +23,7 @@ def take(store, now=1000.0, number=1, *, drafts=30, accepted_tokens=60, cost=COS
 
 @pytest.fixture
 def store():
-    return store_of()
-
-
-def counts_of(summary):
-    return summary.requests, summary.drafts, summary.draft_tokens, summary.accepted_tokens
+    return RequestStore(RequestSettings())
 
 
 def in_windows(found):
@@ -35,14 +31,6 @@ def in_windows(found):
         label: sum(model.summary.requests for model in window.models)
         for label, window in found.windows.items()
     }
-
-
-def partial(found):
-    return {label for label, window in found.windows.items() if window.partial}
-
-
-def since_start(found):
-    return {key.request_type: group.requests for key, group in found.since_start.items()}
 
 
 # Groups and windows.
@@ -59,25 +47,26 @@ def test_a_request_is_in_its_group_and_in_its_model(store):
     assert group.summary.time_per_output_token_seconds.p50 == pytest.approx(0.02)
     assert model.model_name == "llama"
     for summary in (group.summary, model.summary, found.since_start[key]):
-        assert counts_of(summary) == (1, 30, 120, 60)
+        assert (summary.requests, summary.drafts) == (1, 30)
+        assert (summary.draft_tokens, summary.accepted_tokens) == (120, 60)
     assert found.since_start[key].acceptance_ratio_histogram.sum == 0.5
     assert sum(found.since_start[key].acceptance_length_tokens_histogram.counts) == 1
 
 
 def test_with_more_requests_than_are_kept_a_window_covers_the_newest_ones():
-    store = store_of(keep=100)
+    store = RequestStore(RequestSettings(keep=100))
     for second in range(400):
         take(store, float(second))
     found = evaluate(store, 400.0)
     assert in_windows(found) == {"30s": 30, "5m": 100}
-    assert partial(found) == {"5m"}
+    assert [window.partial for window in found.windows.values()] == [False, True]
     assert found.windows["5m"].covered_seconds == 101.0
     assert found.taken == found.since_start[GroupKey("llama", "unknown", "unknown")].requests == 400
 
 
 def test_a_kept_request_takes_bounded_memory_whatever_the_sender_writes():
     """The bound is the size that the key `requests.keep` documents."""
-    store, number = store_of(keep=1000), 2000
+    store, number = RequestStore(RequestSettings(keep=1000)), 2000
     long = {"model_name": "m" * 256, "request_type": "t" * 256, "user": "u" * 16}
     times = {"completion_tokens": 10**6, "decode_seconds": 1.5, "first_token_seconds": 0.5}
     numbers = {"prompt_tokens": 10**6, "cached_tokens": 10**5}
@@ -118,13 +107,15 @@ def test_a_window_that_a_reload_made_longer_is_partial(store):
     evaluate(store, 0.0)
     for now in range(0, 7200, 60):
         take(store, float(now))
-        assert ("5m" in partial(evaluate(store, float(now)))) is (now < 300)
+        assert evaluate(store, float(now)).windows["5m"].partial is (now < 300)
     longer = (30.0, 300.0, 3600.0)
-    assert partial(evaluate(store, 7200.0, longer)) == {"1h"}
+    found = evaluate(store, 7200.0, longer)
+    assert [label for label, window in found.windows.items() if window.partial] == ["1h"]
     for now in range(7200, 10_500, 60):
         take(store, float(now))
     found = evaluate(store, 10_500.0, longer)
-    assert (partial(found), in_windows(found)["1h"]) == (set(), 60)
+    assert not any(window.partial for window in found.windows.values())
+    assert in_windows(found)["1h"] == 60
 
 
 def test_each_request_is_evaluated_at_its_own_cost(store):
@@ -139,12 +130,13 @@ def test_each_request_is_evaluated_at_its_own_cost(store):
 
 
 def test_types_and_combinations_beyond_the_limit_are_other():
-    store = store_of(types=2)
+    store = RequestStore(RequestSettings(types=2))
     for kind in ("a", "b", "c", "d", "a"):
         take(store, request_type=kind)
     found = evaluate(store, 1000.0)
-    assert (since_start(found), found.folded["request_type"]) == ({"a": 2, "b": 1, "other": 2}, 2)
-    store = store_of(groups=1)
+    by_type = {key.request_type: group.requests for key, group in found.since_start.items()}
+    assert (by_type, found.folded["request_type"]) == ({"a": 2, "b": 1, "other": 2}, 2)
+    store = RequestStore(RequestSettings(groups=1))
     for temperature in (0.0, 0.5, 2.0):
         take(store, temperature=temperature, request_type="chat")
     found = evaluate(store, 1000.0)
@@ -156,7 +148,7 @@ def test_types_and_combinations_beyond_the_limit_are_other():
 
 
 def test_a_name_without_a_request_for_a_period_loses_its_slot_and_its_totals_end():
-    store = store_of(types=1, models=1, groups=2)
+    store = RequestStore(RequestSettings(types=1, models=1, groups=2))
     evaluate(store, 1000.0)
     for now, kind, temperature in (
         (1000.0, "old", 0.0),
@@ -176,14 +168,17 @@ def test_a_name_without_a_request_for_a_period_loses_its_slot_and_its_totals_end
     assert found.taken == 8
 
 
-def test_users_are_distinguished_by_model_and_those_beyond_the_limit_are_other(users):
-    store = store_of(users=users)
+def test_users_are_distinguished_by_model_and_those_beyond_the_limit_are_other(tmp_path):
+    salt = tmp_path / "salt"
+    salt.write_text("0123456789abcdef")
+    limited = RequestSettings(users={"salt_file": str(salt), "max": 10})
+    store = RequestStore(limited)
     take(store, user="u1", model_name="qwen")
     for user in ("u1", "u2", "u1", ""):
         take(store, user=user)
     found = {(one.user, one.model_name): one.summary.requests for one in evaluate(store, 1000.0).users}
     assert found == {("u1", "llama"): 2, ("u1", "qwen"): 1, ("u2", "llama"): 1}
-    store = store_of(users=users)
+    store = RequestStore(limited)
     for number in range(30):
         take(store, user=f"u{number}")
     found = evaluate(store, 1000.0)
@@ -241,7 +236,7 @@ requests = st.builds(
     st.integers(1, 5),
 )
 def test_every_request_is_counted_once_even_if_folded(arrivals, models, types, groups):
-    store = RequestStore(RequestSettings(ingest=True, models=models, types=types, groups=groups))
+    store = RequestStore(RequestSettings(models=models, types=types, groups=groups))
     now, taken = 1000.0, []
     for request, later in arrivals:
         now += later
@@ -253,32 +248,28 @@ def test_every_request_is_counted_once_even_if_folded(arrivals, models, types, g
     for window in found.windows.values():
         begin = now - window.seconds
         inside = [one for one, moment in taken if moment >= begin]
-        fields = ("drafts", "draft_tokens", "accepted_tokens")
-        expected = [len(inside), *(sum(getattr(each, field) for each in inside) for field in fields)]
         for parts in (window.groups, window.models):
-            columns = zip([0] * 4, *(counts_of(each.summary) for each in parts), strict=True)
-            assert [sum(column) for column in columns] == expected
+            summaries = [each.summary for each in parts]
+            assert sum(each.requests for each in summaries) == len(inside)
+            for field in ("drafts", "draft_tokens", "accepted_tokens"):
+                expected = sum(getattr(each, field) for each in inside)
+                assert sum(getattr(each, field) for each in summaries) == expected
         assert len(window.groups) <= groups + models + 1
 
 
-def prompts(attributes):
-    store = store_of()
-    for each in attributes:
-        take(store, **each)
-    return {each.model_name: each for each in evaluate(store, 1000.0).prompts}
-
-
-def test_a_bucket_of_prompts_has_its_upper_bound_and_the_last_one_everything_above():
-    lengths = (0, 1, 1000, 1001, 4000, 16_001, 64_000, 64_001, 10_000_000)
-    (found,) = prompts([{"prompt_tokens": length} for length in lengths]).values()
+def test_a_bucket_of_prompts_has_its_upper_bound_and_the_last_one_everything_above(store):
+    for length in (0, 1, 1000, 1001, 4000, 16_001, 64_000, 64_001, 10_000_000):
+        take(store, prompt_tokens=length)
+    (found,) = evaluate(store, 1000.0).prompts
     assert {each.prompt_tokens: each.summary.requests for each in found.buckets} == {
         "0-1000": 3, "1000-4000": 2, "16000-64000": 2, ">64000": 2
     }  # fmt: skip
     assert found.buckets[1].summary.mean_prompt_tokens == 2500.5
 
 
-def test_each_model_has_its_own_prompts_and_requests_of_unknown_length_are_left_out():
-    pairs = (("a", 5), ("a", None), ("b", None), ("c", 5))
-    found = prompts([{"model_name": name, "prompt_tokens": tokens} for name, tokens in pairs])
-    assert list(found) == ["a", "c"]
-    assert found["a"].buckets[0].summary.requests == 1
+def test_each_model_has_its_own_prompts_and_requests_of_unknown_length_are_left_out(store):
+    for name, tokens in (("a", 5), ("a", None), ("b", None), ("c", 5)):
+        take(store, model_name=name, prompt_tokens=tokens)
+    found = evaluate(store, 1000.0).prompts
+    assert [each.model_name for each in found] == ["a", "c"]
+    assert found[0].buckets[0].summary.requests == 1

@@ -23,21 +23,14 @@ from tests.fakes.costs import make_cost
 KEY = GroupKey("llama", "chat", "0")
 
 
-def kept(record, cost=None):
-    return KeptRequest(0.0, KEY, "", "", record, record.pathology, RequestWork.of(record, cost))
-
-
 def summary_of(requests, *, cost=None, **keys):
     """Summarise requests, or (drafts, accepted tokens) at K = 4; by default at c = c0 = 0.1."""
-    cost = cost or make_cost(**keys)
-    return RequestSummary(
-        [
-            kept(
-                RequestRecord("llama", one[0], 4 * one[0], one[1], 4) if isinstance(one, tuple) else one, cost
-            )
-            for one in requests
-        ]
-    )
+    cost, kept = cost or make_cost(**keys), []
+    for one in requests:
+        record = RequestRecord("llama", one[0], 4 * one[0], one[1], 4) if isinstance(one, tuple) else one
+        work = RequestWork.of(record, cost)
+        kept.append(KeptRequest(0.0, KEY, "", "", record, record.pathology, work))
+    return RequestSummary(kept)
 
 
 def test_too_few_requests_have_no_estimate():
