@@ -1,5 +1,7 @@
 """Decision and setting that are shown, by offers of a moved clock."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
@@ -16,10 +18,9 @@ EARLY, WORSE = decision("healthy"), decision("harmful")
 
 
 class Offers:
-    def __init__(self, *first):
+    def __init__(self, first):
         self.held, self.now = ShownDecision(), 0.0
-        for each in first:
-            self.offer(each, 0.0)
+        self.held.offer(first, 0.0)
 
     def offer(self, one, later=1.0, **more):
         self.now += later
@@ -121,34 +122,28 @@ class TestDecision:
         assert its.offer(KEEP, may_pay=False).verdict not in PAYING
 
 
-class Settings:
-    """Offers a setting of K; its speed-ups by load differ each time."""
-
-    def __init__(self, longest=300.0):
-        self.held, self.longest, self.computed = DecisionMonitor(), longest, 0
-
-    def at(self, now, tokens, basis=0):
-        def compute():
-            self.computed += 1
-            return SpeculationSetting(tokens, known=(1.0, float(self.computed)))
-
-        return self.held.show_setting(compute, basis, now, self.longest)
-
-
 class TestSetting:
+    """Settings of K whose speed-ups by load differ each time."""
+
     @pytest.mark.parametrize(("longest", "computed"), [(30.0, 3), (300.0, 3), (600.0, 2)])
     def test_is_computed_each_five_minutes_or_each_longest_window(self, longest, computed):
-        its = Settings(longest)
+        monitor = DecisionMonitor()
+        compute = Mock(side_effect=[SpeculationSetting(4, known=(1.0, float(n))) for n in range(1, 9)])
         for now in range(1000, 1900, 10):
-            assert its.at(float(now), 4).tokens == 4
-        assert its.computed == computed
+            assert monitor.show_setting(compute, 0, float(now), longest).tokens == 4
+        assert compute.call_count == computed
 
     @pytest.mark.parametrize("longest", [300.0, 3600.0])
     def test_changes_once_two_disjoint_windows_agree(self, longest):
-        its, tokens = Settings(longest), (4, 6, 4, 6, 5, 5, 5)
-        assert [its.at(longest * n, each).tokens for n, each in enumerate(tokens)] == [4, 4, 4, 4, 4, 5, 5]
+        monitor, shown = DecisionMonitor(), []
+        for n, tokens in enumerate((4, 6, 4, 6, 5, 5, 5)):
+            compute = Mock(return_value=SpeculationSetting(tokens, known=(1.0, float(n))))
+            shown.append(monitor.show_setting(compute, 0, longest * n, longest).tokens)
+        assert shown == [4, 4, 4, 4, 4, 5, 5]
 
     def test_of_other_advice_is_shown_at_once(self):
-        its = Settings()
-        offers = ((0.0, 4, 0), (1.0, 6, 1), (2.0, 4, 1))
-        assert [its.at(now, tokens, basis).tokens for now, tokens, basis in offers] == [4, 6, 6]
+        monitor, shown = DecisionMonitor(), []
+        for now, tokens, basis in ((0.0, 4, 0), (1.0, 6, 1), (2.0, 4, 1)):
+            compute = Mock(return_value=SpeculationSetting(tokens, known=(1.0, now)))
+            shown.append(monitor.show_setting(compute, basis, now, 300.0).tokens)
+        assert shown == [4, 6, 6]
