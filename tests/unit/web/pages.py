@@ -1,7 +1,7 @@
 """Pages of watched engines, with other facts than theirs."""
 
 from collections import Counter
-from dataclasses import replace
+from unittest.mock import AsyncMock
 
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web.fleet import PageQuery
@@ -23,29 +23,12 @@ async def watched():
         return await fleet.service.state.snapshot()
 
 
-def changed(view, **update):
-    return view.model_copy(update=update)
-
-
 async def shown(snapshot=None, query=PageQuery(), views=None, **changes):  # noqa: B008  it is frozen
     """Return the content of the page; ``views`` replace the engines, ``changes`` what the templates read."""
-
-    async def taken():
-        return snapshot or Snapshot(number=1)
-
-    state = plain_state(snapshot=taken)
+    state = plain_state(snapshot=AsyncMock(return_value=snapshot or Snapshot(number=1)))
     facts = await page_facts(state, query)
     if views is not None:
         fleet = facts["fleet"]
         fleet.engines = fleet.shown = list(views)
         fleet.standings, fleet.unknown = Counter(view.standing for view in views), set()
     return str(await content(state.errors, facts | changes))
-
-
-def statuses(snapshot, *records):
-    """Return target statuses, each a name and changes of the record of its polls."""
-    labels, status = snapshot.targets[0]
-    return [
-        ({**labels, "target": name}, replace(status, name=name, record=replace(status.record, **record)))
-        for name, record in records
-    ]

@@ -1,6 +1,7 @@
 """State of an exporter without targets, for handlers, and its page of one gauge."""
 
 import asyncio
+from dataclasses import dataclass, field
 
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.fleet import Fleet
@@ -9,13 +10,16 @@ from spec_decode_exporter.web.state import ExporterState
 from tests.conftest import FakeClock
 
 
+@dataclass
 class Gauges:
     """A page of one gauge with ``series`` series, in pieces as the exporter's own."""
 
-    def __init__(self, series):
-        self.series = series
+    series: int = 1
+    rendered: list = field(default_factory=list)
+    """The format of each rendering."""
 
     async def render(self, _, format_):
+        self.rendered.append(format_)
         yield b"# HELP spec_decode_gauge Some gauge.\n# TYPE spec_decode_gauge gauge\n"
         for begin in range(0, self.series, 128):
             numbers = range(begin, min(begin + 128, self.series))

@@ -1,6 +1,5 @@
 """Content of the page: what it shows of engines, targets, events, experiments and requests."""
 
-import itertools
 import re
 from dataclasses import replace
 from unittest.mock import patch
@@ -30,7 +29,12 @@ from spec_decode_exporter.web.fleet import SORTS, Events, PageQuery
 from spec_decode_exporter.web.page import chart_title
 from tests.fakes.mixed_requests import mixed_requests
 from tests.unit.views.test_templating import Reading
-from tests.unit.web.pages import changed, shown, statuses
+from tests.unit.web.pages import shown
+
+DROPPED = RecordedEvent(
+    id="1-1", time=100.0, type="acceptance_dropped", bad=True, target="chat", model_name="llama", engine="0",
+    engine_id="e", fields={},
+)  # fmt: skip
 
 
 def text_of(html):
@@ -69,15 +73,18 @@ async def test_an_engine_that_does_not_draft_has_no_verdict(engines):
 async def test_no_name_breaks_the_page(watched_snapshot):
     evil = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'{{7*7}}{% raw %}"
     labels, engine = watched_snapshot.engines[0]
-    named, down = dict.fromkeys((*labels, "zone"), evil), {"up": False, "engines": None}
+    named, (own, status) = dict.fromkeys((*labels, "zone"), evil), watched_snapshot.targets[0]
+    record = replace(status.record, up=False, engines=None, error=evil, version=evil)
     snapshot = replace(
         watched_snapshot,
         engines=[(named, engine)],
-        targets=statuses(watched_snapshot, (evil, {**down, "error": evil, "version": evil})),
+        targets=[({**own, "target": evil}, replace(status, name=evil, record=record))],
         exporter=[({}, ExporterStatus(state_problem=evil, reload_problem=evil))],
     )
-    its = replace(event("target_failing", error=evil), target=evil, model_name=evil, engine_id=evil)
-    reading = Reading(await shown(snapshot, PageQuery(evil[:5], (id_of(named), evil)), events=Events([its])))
+    failing = {"type": "target_failing", "fields": {"error": evil}}
+    event = replace(DROPPED, **failing, target=evil, model_name=evil, engine_id=evil)
+    query = PageQuery(evil[:5], (id_of(named), evil))
+    reading = Reading(await shown(snapshot, query, events=Events([event])))
     assert reading.text.count(evil) > 10
     assert not {"script", "img"} & set(reading.elements)
     assert "onerror" not in dict(reading.attributes)
@@ -102,10 +109,7 @@ async def test_the_rows_of_a_large_fleet_are_limited_and_open_engines_stay(
 
 
 async def test_an_engine_without_a_value_to_sort_by_is_omitted_alone(watched_snapshot, monkeypatch):
-    def fails_for_one(engine):
-        return {"chat": 3}[engine.target]
-
-    monkeypatch.setitem(SORTS, "k", fails_for_one)
+    monkeypatch.setitem(SORTS, "k", lambda engine: {"chat": 3}[engine.target])
     html = await shown(watched_snapshot, PageQuery(sort="k"))
     assert html.count("Cannot be shown") == 1
     assert html.count("aria-expanded") == 1
@@ -178,36 +182,37 @@ SCROLLS = '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by l
         ({"setting": MEASURE}, ["Run it without drafts for ten minutes."], [COPY]),
         ({"setting": advised(UNKNOWN_SETTING, "No advice yet.")}, [], [SETTING]),
         ({"setting": OFF}, [SETTING, "Switch it off."], []),
-        ({"used_tokens": (USED, changed(USED, tokens=5))}, [SO_FAR, 'data-key="used-5"', "2\u202fh", "21 Sep 12:26 to 22 Sep 16:13 UTC", ">2.95</data>"], []),
+        ({"used_tokens": (USED, USED.model_copy(update={"tokens": 5}))}, [SO_FAR, 'data-key="used-5"', "2\u202fh", "21 Sep 12:26 to 22 Sep 16:13 UTC", ">2.95</data>"], []),
         ({"used_tokens": (USED,)}, [], [SO_FAR]),
         ({"latency_comparison": COMPARISON}, ["Time per output token, p95", "10 ms", "0.4 to 1", "below 1 is shorter", "2 h without"], []),
-        ({"latency_comparison": changed(COMPARISON, latencies={}, text="Not comparable: why.")}, ["Not comparable: why.", "2 h without"], ["below 1 is shorter"]),
+        ({"latency_comparison": COMPARISON.model_copy(update={"latencies": {}, "text": "Not comparable: why."})}, ["Not comparable: why.", "2 h without"], ["below 1 is shorter"]),
     ],
     ids=["unreachable", "unclear", "advice to keep", "advice to change", "advice to switch off", "by load", "to measure", "no advice", "off", "two numbers of tokens", "one number", "a baseline", "no comparable baseline"],
 )  # fmt: skip
 async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines, update, parts, absent):
-    view = changed(engines[0], **update)
+    view = engines[0].model_copy(update=update)
     html = await shown(query=PageQuery("", (view.id,)), views=[view], trace=lambda _: None)
     assert [part for part in parts if part not in html] == []
     assert [part for part in absent if part in html] == []
 
 
 async def test_a_verdict_by_another_time_than_the_figures_says_which(engines):
-    async def text(verdict=engines[0].verdict, **update):
-        view = changed(engines[0], verdict=verdict, evaluated=changed(engines[0].evaluated, **update))
-        return text_of(await shown(query=PageQuery("", (view.id,)), views=[view], trace=lambda _: None))
-
-    assert "The verdict is by the last 5 min." in await text()
-    assert "The verdict is by" not in await text(Verdict.INSUFFICIENT)
-    shorter = await text(basis=Basis.SHORTER, seconds=30.0)
-    assert "The verdict is by the last 30 s, other figures by 5m." in shorter.replace("\u202f", " ")
-    assert re.search(r"at least [\d.]+. ?\) last 30 s", shorter.replace("\u202f", " "))
+    by_shorter = engines[0].evaluated.model_copy(update={"basis": Basis.SHORTER, "seconds": 30.0})
+    texts = []
+    for update in ({}, {"verdict": Verdict.INSUFFICIENT}, {"evaluated": by_shorter}):
+        view = engines[0].model_copy(update=update)
+        html = await shown(query=PageQuery("", (view.id,)), views=[view], trace=lambda _: None)
+        texts.append(text_of(html).replace("\u202f", " "))
+    assert "The verdict is by the last 5 min." in texts[0]
+    assert "The verdict is by" not in texts[1]
+    assert "The verdict is by the last 30 s, other figures by 5m." in texts[2]
+    assert re.search(r"at least [\d.]+. ?\) last 30 s", texts[2])
 
 
 async def test_the_speed_up_of_newer_data_beside_a_verdict_that_stays_says_so(engines):
     speedup = f"{engines[0].evaluated.estimated_speedup_ratio.value:.2f}\u00d7"
     texts = [
-        text_of(await shown(views=[changed(engines[0], verdict=verdict)]))
+        text_of(await shown(views=[engines[0].model_copy(update={"verdict": verdict})]))
         for verdict in (engines[0].verdict, Verdict.HARMFUL)
     ]
     assert [f"now {speedup}" in text for text in texts] == [False, True]
@@ -223,7 +228,8 @@ UNSURE = {"verdict": Verdict.UNCLEAR, "verdict_text": f"{PROBABLY} It pays if a 
 async def test_one_banner_has_the_ways_to_know_of_all_unclear_engines_and_an_open_one_its_own(engines):
     ways = {"a": (WAIT, MEASURED), "b": (replace(MEASURED, paste="observe --for 10m b"),)}
     views = [
-        changed(engines[0], **UNSURE, id=name, target=name, ways_to_know=its) for name, its in ways.items()
+        engines[0].model_copy(update={**UNSURE, "id": name, "target": name, "ways_to_know": of_it})
+        for name, of_it in ways.items()
     ]
     text = text_of(await shown(views=[*views, engines[1]]))
     banner = text[
@@ -239,21 +245,20 @@ async def test_one_banner_has_the_ways_to_know_of_all_unclear_engines_and_an_ope
 
 
 async def test_the_banner_names_each_target_once_and_counts_the_engines_whose_ways_it_omits(engines):
-    own = [replace(MEASURED, paste=f"observe --for 10m {number}") for number in range(20)]
-
-    async def banner(ways, target):
-        views = [
-            changed(engines[0], **UNSURE, id=str(number), target=target(number), ways_to_know=(WAIT, *more))
-            for number, more in enumerate(ways)
-        ]
-        text = text_of(await shown(views=[*views, changed(engines[1], target="other")]))
-        return text[text.index("How to find out, ") : text.index("Engines ")]
-
-    of_one = await banner([()] * 8, lambda _: "chat")
-    assert "For chat: Wait for" in of_one
-    assert "open them for details" not in of_one
-    assert "and 1 more engine: open them for details" in await banner([(way,) for way in own[:4]], str)
-    assert "and 17 more engines: open them for details" in await banner([(way,) for way in own], str)
+    own = [(WAIT, replace(MEASURED, paste=f"observe --for 10m {number}")) for number in range(20)]
+    of_one = [{"id": str(number), "target": "chat", "ways_to_know": (WAIT,)} for number in range(8)]
+    of_many = [
+        {"id": str(number), "target": str(number), "ways_to_know": ways} for number, ways in enumerate(own)
+    ]
+    banners = []
+    for updates in (of_one, of_many[:4], of_many):
+        views = [engines[0].model_copy(update=UNSURE | update) for update in updates]
+        text = text_of(await shown(views=[*views, engines[1].model_copy(update={"target": "other"})]))
+        banners.append(text[text.index("How to find out, ") : text.index("Engines ")])
+    assert "For chat: Wait for" in banners[0]
+    assert "open them for details" not in banners[0]
+    assert "and 1 more engine: open them for details" in banners[1]
+    assert "and 17 more engines: open them for details" in banners[2]
 
 
 # Targets and the exporter
@@ -269,9 +274,12 @@ async def test_problems_of_the_exporter_are_notices():
 
 
 async def test_targets_that_are_down_come_first_with_their_error(watched_snapshot):
+    labels, status = watched_snapshot.targets[0]
     bad = {"up": False, "engines": None, "error": "refused", "message": "Connection refused"}
-    listed = statuses(watched_snapshot, ("up", {}), *((f"down-{number}", bad) for number in range(4)))
-    html = await shown(replace(watched_snapshot, targets=listed))
+    down = replace(status, record=replace(status.record, **bad))
+    statuses = {"up": status, **{f"down-{number}": down for number in range(4)}}
+    targets = [({**labels, "target": name}, replace(each, name=name)) for name, each in statuses.items()]
+    html = await shown(replace(watched_snapshot, targets=targets))
     for text in ("4 targets are down.", "1 of 5 targets up", "… and 1 more, below"):
         assert text in text_of(html)
     table = html[html.index('class="targets') :]
@@ -281,34 +289,20 @@ async def test_targets_that_are_down_come_first_with_their_error(watched_snapsho
 
 # Events
 
-_numbers = itertools.count(1)
-
-
-def event(type_="acceptance_dropped", time=100.0, engine_id="e", bad=True, **fields):
-    return RecordedEvent(
-        id=f"1-{next(_numbers)}", time=time, type=type_, bad=bad, target="chat", model_name="llama", engine="0",
-        engine_id=engine_id, fields=fields,
-    )  # fmt: skip
-
-
-def news(engine_id):
-    return event("engine_found", engine_id=engine_id, bad=False)
-
-
-async def listed(*events):
-    html = await shown(events=Events(events), now=260.0)
-    return html[html.index("events-title") : html.index("glossary")]
-
 
 async def test_alarms_come_before_other_events_and_equal_ones_of_many_engines_share_a_row():
-    others = [news(f"e{number}") for number in range(50)]
-    html = await listed(event(time=1.0), *others, *(event() for _ in range(11)))
-    assert html.count("<li") == 12
-    assert "Seen for the first time" not in html
-    html = await listed(*others)
-    assert html.count("<li") == 1
-    assert "Seen for the first time" in html
-    assert "50 engines" in html
+    found = replace(DROPPED, type="engine_found", bad=False)
+    others = [replace(found, id=f"2-{number}", engine_id=f"e{number}") for number in range(50)]
+    dropped = [replace(DROPPED, id=f"3-{number}") for number in range(11)]
+    sections = []
+    for events in ([replace(DROPPED, time=1.0), *others, *dropped], others):
+        html = await shown(events=Events(events), now=260.0)
+        sections.append(html[html.index("events-title") : html.index("glossary")])
+    assert sections[0].count("<li") == 12
+    assert "Seen for the first time" not in sections[0]
+    assert sections[1].count("<li") == 1
+    assert "Seen for the first time" in sections[1]
+    assert "50 engines" in sections[1]
 
 
 # Experiments
@@ -326,13 +320,9 @@ def arm(name, *, engines=2, traffic=None, speedup=None, wins=False):
     return ArmView(arm=name, winner={TIME: wins}, windows=(window,))
 
 
-async def compared(*arms):
-    experiment = ExperimentView(experiment="drafter", baseline="off", arms=(arm("off"), *arms))
-    return await shown(experiments=[experiment])
-
-
 async def test_arms_are_side_by_side_with_bounds_and_the_winner():
-    html = await compared(arm("eagle", speedup=CLEAR, wins=True))
+    arms = (arm("off"), arm("eagle", speedup=CLEAR, wins=True))
+    html = await shown(experiments=[ExperimentView(experiment="drafter", baseline="off", arms=arms)])
     assert html.index("<bdi>off</bdi>") < html.index("<bdi>eagle</bdi>")
     for text in ("baseline</small>", "winner</span>", "1.80", "2.20"):
         assert text in html
@@ -349,7 +339,8 @@ async def test_arms_are_side_by_side_with_bounds_and_the_winner():
     ids=["engine", "load", "time"],
 )  # fmt: skip
 async def test_without_a_winner_the_reason_is_named(other, reason):
-    html = await compared(other)
+    experiment = ExperimentView(experiment="drafter", baseline="off", arms=(arm("off"), other))
+    html = await shown(experiments=[experiment])
     assert f"No winner: eagle {reason}." in text_of(html)
     assert "winner</span>" not in html
 

@@ -8,7 +8,6 @@ from multidict import MultiDict
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.core.numbers import MAX_TEXT
 from spec_decode_exporter.web.fleet import MAX_OPEN, SORTS, PageQuery, terms
-from tests.unit.web.pages import changed
 
 TERMS = [
     *[("target", "chat-1"), ("model_name", "Llama 3"), ("verdict", "poor")],
@@ -40,7 +39,7 @@ def test_a_click_sorts_by_a_column_then_the_other_way_then_by_attention_again():
 
 
 def test_engines_without_a_value_are_last_in_both_orders(engines):
-    several = [changed(engines[0], configured_tokens=tokens) for tokens in (4, None, 7)]
+    several = [engines[0].model_copy(update={"configured_tokens": tokens}) for tokens in (4, None, 7)]
     for sort, tokens in (("k", [4, 7, None]), ("-k", [7, 4, None])):
         assert [engine.configured_tokens for engine in PageQuery(sort=sort).in_order(several)] == tokens
     for column in SORTS:
@@ -81,12 +80,13 @@ def test_a_filter_matches_if_every_word_is_found(text, found):
     ],
 )
 def test_a_filter_finds_the_words_of_page_and_api(engines, text, update):
-    assert PageQuery(text).matches(terms(changed(engines[0], **update)))
+    assert PageQuery(text).matches(terms(engines[0].model_copy(update=update)))
     assert not PageQuery(text).matches(terms(engines[0]))
 
 
 def test_an_engine_that_does_not_draft_is_not_found_as_too_early(engines):
-    idle = changed(engines[0], state=State.IDLE, verdict=Verdict.INSUFFICIENT)
+    idle = engines[0].model_copy(update={"state": State.IDLE, "verdict": Verdict.INSUFFICIENT})
     assert not PageQuery("verdict=too").matches(terms(idle))
     assert not PageQuery('"too early"').matches(terms(idle))
-    assert PageQuery('verdict="too early"').matches(terms(changed(idle, state=State.ACTIVE)))
+    active = idle.model_copy(update={"state": State.ACTIVE})
+    assert PageQuery('verdict="too early"').matches(terms(active))

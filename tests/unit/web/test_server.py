@@ -6,6 +6,9 @@ import gc
 import re
 import ssl
 from asyncio import sslproto
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from unittest.mock import DEFAULT, AsyncMock
 
 import pytest
 from aiohttp import web
@@ -35,11 +38,13 @@ LARGE = b"x" * 32_000_000
 HEADER = b"X: " + b"a" * 8000 + b"\r\n"
 
 
+@dataclass
 class Serving:
     """A server with a small, a large and a waiting page, and its clients, which send bytes."""
 
-    def __init__(self):
-        self.go_on, self.begun, self.writers = asyncio.Event(), 0, []
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    begun: int = 0
+    writers: list = field(default_factory=list)
 
     async def start(self, tls=NO_TLS, limit=8, app=None):
         if app is None:
@@ -48,6 +53,7 @@ class Serving:
                 app.router.add_get(path, self.answer)
             app.router.add_post("/body", self.answer)
         self.server = await serve(app, [parse_listen_address("127.0.0.1:0")], tls, limit)
+        self.connections = self.server.connections
         self.port = int(self.server.urls[0].rpartition(":")[2].strip("/"))
 
     async def answer(self, request):
@@ -71,14 +77,6 @@ class Serving:
         assert await text_of(reader) == "here"
         return reader, writer
 
-    async def silent(self, number, until):
-        """Connect ``number`` clients one after the other; return their readers."""
-        readers = []
-        for count in range(number):
-            readers.append((await self.connect())[0])
-            await until(lambda count=count: self.connections == count + 1)
-        return readers
-
     async def waiting(self, number, until, **more):
         """Connect ``number`` clients that ask for the waiting page; return their readers."""
         asked = [await self.connect(WAIT, **more) for _ in range(number)]
@@ -86,12 +84,8 @@ class Serving:
         return [reader for reader, _ in asked]
 
     @property
-    def connections(self):
-        return len(self.server.connections)
-
-    @property
     def stages(self):
-        return sorted(each.stage for each in self.server.connections)
+        return sorted(each.stage for each in self.connections)
 
     def after(self, seconds):
         self.server.end_overdue(asyncio.get_running_loop().time() + seconds)
@@ -103,15 +97,11 @@ class Serving:
         await self.server.close()
 
 
-@pytest.fixture(autouse=True)
-def _replaceable(monkeypatch):
-    """Let a connection without an active request be replaced at any age."""
+@pytest.fixture
+async def idle(monkeypatch):
+    """Return a server that is not started; a connection without an active request may be replaced at any age."""
     monkeypatch.setitem(module.KEPT_SECONDS, Stage.IDLE, 0)
     monkeypatch.setitem(module.KEPT_SECONDS, Stage.BEGUN, 0)
-
-
-@pytest.fixture
-async def idle():
     serving = Serving()
     yield serving
     await serving.close()
@@ -145,10 +135,10 @@ async def test_a_client_that_does_not_finish_its_first_head_is_disconnected(serv
     await until(lambda: serving.stages == [Stage.BEGUN if begun else Stage.IDLE])
     serving.after(HEAD_SECONDS - 1)
     await settle()
-    assert serving.connections == 1
+    assert len(serving.connections) == 1
     serving.after(HEAD_SECONDS + 1)
     assert await hung_up(reader)
-    await until(lambda: serving.connections == 0)
+    await until(lambda: not serving.connections)
 
 
 async def test_a_later_head_has_its_time_from_its_first_byte(serving, until):
@@ -160,7 +150,7 @@ async def test_a_later_head_has_its_time_from_its_first_byte(serving, until):
     writer.write(b"TP")  # a further byte gives no further time
     await settle()
     serving.after(HEAD_SECONDS + 1)
-    await until(lambda: serving.connections == 0)
+    await until(lambda: not serving.connections)
 
 
 async def test_a_connection_that_a_scrape_each_minute_uses_is_kept(serving):
@@ -194,17 +184,18 @@ async def test_a_request_whose_answer_takes_too_long_is_ended(serving, until):
 
 @pytest.mark.parametrize("close", [b"", b"Connection: close\r\n"], ids=["kept alive", "to be closed"])
 @pytest.mark.parametrize("has_tls", [False, True], ids=["plain", "tls"])
-async def test_a_client_that_does_not_read_is_disconnected(idle, context, encrypted, until, close, has_tls):
-    await idle.start(Tls(lambda: context) if has_tls else NO_TLS)
-    _, writer = await idle.connect(limit=1, **(encrypted if has_tls else {}))
+async def test_a_client_that_does_not_read_is_disconnected(idle, secured, until, close, has_tls):
+    tls, encrypted = secured if has_tls else (NO_TLS, {})
+    await idle.start(tls)
+    _, writer = await idle.connect(limit=1, **encrypted)
     writer.transport.pause_reading()
     writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n%b\r\n" % close)
     await until(lambda: idle.begun == 1 and idle.stages == [Stage.IDLE])
     idle.after(UNREAD_SECONDS / 2)
     await settle()
-    assert idle.connections == 1
+    assert len(idle.connections) == 1
     idle.after(UNREAD_SECONDS + 1)
-    await until(lambda: idle.connections == 0)
+    await until(lambda: not idle.connections)
 
 
 async def test_connections_are_checked_again_and_again(idle, monkeypatch):
@@ -221,11 +212,15 @@ async def test_connections_are_checked_again_and_again(idle, monkeypatch):
 
 async def test_at_the_limit_the_longest_idle_connection_is_replaced(idle, until):
     await idle.start(limit=3)
+    silent = []
+    for number in range(3):
+        silent.append((await idle.connect())[0])
+        await until(lambda number=number: len(idle.connections) == number + 1)
     with capture_logs() as logs:
-        for reader in (await idle.silent(3, until))[:2]:
+        for reader in silent[:2]:
             await idle.answered()
             assert await hung_up(reader)
-    assert idle.connections == 3
+    assert len(idle.connections) == 3
     assert [(entry["event"], entry["reason"]) for entry in logs] == [("connections_full", "limit")]
 
 
@@ -238,7 +233,7 @@ async def test_a_connection_without_a_byte_yet_is_not_replaced_while_older_heads
     await until(lambda: idle.stages == [Stage.BEGUN])
     monkeypatch.setitem(module.KEPT_SECONDS, Stage.IDLE, 60)
     young, writer = await idle.connect()
-    await until(lambda: idle.connections == 2)
+    await until(lambda: len(idle.connections) == 2)
     with capture_logs():
         await idle.answered()
     assert await hung_up(begun)
@@ -251,7 +246,7 @@ async def test_an_idle_connection_is_replaced_before_an_older_one_that_has_begun
     begun, writer = await idle.connect(REQUEST[:9])
     await until(lambda: idle.stages == [Stage.BEGUN])
     silent, _ = await idle.connect()
-    await until(lambda: idle.connections == 2)
+    await until(lambda: len(idle.connections) == 2)
     with capture_logs():
         await idle.answered()
     assert await hung_up(silent)
@@ -282,23 +277,18 @@ async def test_a_connection_with_an_active_request_is_replaced_only_if_that_take
 async def test_without_a_free_descriptor_the_longest_idle_connection_is_replaced(
     idle, until, monkeypatch, error, is_replaced
 ):
-    loop, errors = asyncio.get_running_loop(), []
-    accept = loop.sock_accept
-
-    async def accepted(listening):
-        if errors:
-            raise OSError(errors.pop(), "as the system says it")
-        return await accept(listening)
-
-    monkeypatch.setattr(loop, "sock_accept", accepted)
+    loop, failing = asyncio.get_running_loop(), OSError(error, "as the system says it")
+    accept = AsyncMock(
+        wraps=loop.sock_accept, side_effect=chain([DEFAULT, DEFAULT, failing], repeat(DEFAULT))
+    )
+    monkeypatch.setattr(loop, "sock_accept", accept)
     monkeypatch.setattr(module, "PAUSE", 0)
     await idle.start()
     with capture_logs() as logs:
         first, _ = await idle.answered()
-        errors.append(error)
-        await idle.answered()  # its accept precedes the error
         await idle.answered()
-        assert idle.connections == (2 if is_replaced else 3)
+        await idle.answered()  # after the error
+        assert len(idle.connections) == (2 if is_replaced else 3)
     assert [entry.get("reason") for entry in logs] == ["as the system says it"] * is_replaced
     assert not is_replaced or await hung_up(first)
 
@@ -307,13 +297,13 @@ async def test_close_waits_for_active_requests_and_leaves_no_connection_and_no_t
     [waiting] = await serving.waiting(1, until)
     for _ in range(3):
         await serving.connect()
-    await until(lambda: serving.connections == 4)
+    await until(lambda: len(serving.connections) == 4)
     closing = asyncio.create_task(serving.server.close())
     await settle()
     serving.go_on.set()
     assert await text_of(waiting) == "at last"
     await closing
-    await until(lambda: serving.connections == 0)
+    await until(lambda: not serving.connections)
     assert len(asyncio.all_tasks()) == 1
     with pytest.raises(ConnectionRefusedError):
         await serving.connect()
@@ -389,19 +379,17 @@ async def test_bodies_that_end_in_the_middle_are_not_logged(serving, until, capl
 
 
 @pytest.fixture
-def context(authority):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+def secured(authority):
+    """Return TLS of a server, and the options of a client that trusts its certificate."""
+    context, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("localhost").configure_cert(context)
-    return context
+    authority.configure_trust(trusting)
+    return Tls(lambda: context), {"ssl": trusting, "server_hostname": "localhost"}
 
 
-@pytest.fixture
-def encrypted(trusting):
-    return {"ssl": trusting(), "server_hostname": "localhost"}
-
-
-async def test_a_client_that_is_not_admitted_gets_no_response(idle, context, encrypted):
-    await idle.start(Tls(lambda: context, lambda _transport: False))
+async def test_a_client_that_is_not_admitted_gets_no_response(idle, secured):
+    tls, encrypted = secured
+    await idle.start(tls._replace(admits=lambda _transport: False))
     reader, _ = await idle.connect(REQUEST, **encrypted)
     assert await hung_up(reader)
     assert idle.begun == 0
@@ -412,20 +400,14 @@ def handshakes():
     return sum(isinstance(each, sslproto.SSLProtocol) for each in gc.get_objects())
 
 
-@pytest.fixture
-def _uncollected():
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.mark.usefixtures("_uncollected")
 @pytest.mark.parametrize("ended", ["by the client", "when it is overdue", "to make room"])
 async def test_a_handshake_that_is_not_finished_takes_memory_only_while_it_is_open(
-    idle, context, until, ended
+    idle, secured, until, request, ended
 ):
-    await idle.start(Tls(lambda: context), limit=3)
+    request.addfinalizer(gc.enable)
+    gc.collect()
+    gc.disable()
+    await idle.start(secured[0], limit=3)
     before = handshakes()
     begun = [await idle.connect(b"\x16\x03\x01\x02\x00\x01") for _ in range(3)]
     await until(lambda: handshakes() == before + 3)
@@ -447,12 +429,13 @@ async def test_a_handshake_that_is_not_finished_takes_memory_only_while_it_is_op
 
 
 async def test_with_tls_too_a_large_response_keeps_its_place_until_it_is_read(
-    idle, context, encrypted, until, monkeypatch
+    idle, secured, until, monkeypatch
 ):
     """asyncio takes any number of bytes at once, and encrypts all of them."""
+    tls, encrypted = secured
     app = web.Application()
     app.router.add_get("/large", Limit(1).limit(idle.answer))
-    await idle.start(Tls(lambda: context), app=app)
+    await idle.start(tls, app=app)
     _, writer = await idle.connect(limit=1, **encrypted)
     writer.transport.pause_reading()
     writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")

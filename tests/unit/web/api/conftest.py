@@ -1,5 +1,7 @@
 """The API of three engines with polls, two targets, and some events."""
 
+from unittest.mock import AsyncMock
+
 import pytest
 
 from spec_decode_exporter.core.event import Event
@@ -8,47 +10,41 @@ from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from spec_decode_exporter.web.application import create_app
+from tests.conftest import make_sample
+from tests.unit.web.plain_state import plain_state
 
 NOW = 1_790_000_000.0
 POLLS = 200
 
 
-def labels(target, **more):
-    return {"target": target, "model_name": "llama", "engine": "0", **more}
+def polled(position_gains):
+    """Return the snapshot of an engine with one poll per second."""
+    watch = EngineMonitor((30.0, 300.0))
+    for n in range(POLLS):
+        sample = make_sample(
+            40 * n,
+            40 * len(position_gains) * n,
+            sum(position_gains) * n,
+            positions=[gain * n for gain in position_gains],
+            generation_tokens=(41 + sum(position_gains)) * n,
+            first_tokens=n,
+            decode_steps=40 * n,
+            decode_nanoseconds=10**9 * n,
+            running_requests=4.0,
+            created=NOW - 1000,
+        )
+        watch.observe(sample, float(n), NOW - POLLS + n, 1.0, 1.0)
+    watch.evaluate()
+    return watch.snapshot
 
 
 @pytest.fixture(scope="package")
-def polled(make_sample):
-    """Return a function that returns an EngineMonitor with one poll per second."""
-
-    def polled(position_gains):
-        watch = EngineMonitor((30.0, 300.0))
-        for n in range(POLLS):
-            sample = make_sample(
-                40 * n,
-                40 * len(position_gains) * n,
-                sum(position_gains) * n,
-                positions=[gain * n for gain in position_gains],
-                generation_tokens=(41 + sum(position_gains)) * n,
-                first_tokens=n,
-                decode_steps=40 * n,
-                decode_nanoseconds=10**9 * n,
-                running_requests=4.0,
-                created=NOW - 1000,
-            )
-            watch.observe(sample, float(n), NOW - POLLS + n, 1.0, 1.0)
-        watch.evaluate()
-        return watch
-
-    return polled
-
-
-@pytest.fixture(scope="package")
-def engines(polled):
+def engines():
+    llama = {"model_name": "llama", "engine": "0"}
     return [
-        (labels("chat", zone="eu"), polled((30, 20, 10))),
-        (labels("code", zone="us"), polled((36, 30))),
-        (labels("idle", zone="", model_name="<b>\u2028"), polled(())),
+        ({"target": "chat", **llama, "zone": "eu"}, polled((30, 20, 10))),
+        ({"target": "code", **llama, "zone": "us"}, polled((36, 30))),
+        ({"target": "idle", **llama, "zone": "", "model_name": "<b>\u2028"}, polled(())),
     ]
 
 
@@ -73,29 +69,21 @@ def target(name):
 @pytest.fixture
 def sources(engines, events):
     """The data sources of ExporterState for three engines, two targets and six events."""
-
-    async def taken():
-        rows = [(own, watch.snapshot) for own, watch in engines]
-        return Snapshot(rows, [target("chat"), target("code")], last_event=events.last)
-
+    snapshot = Snapshot(engines, [target("chat"), target("code")], last_event=events.last)
     return {
         "labels": lambda: ["target", "model_name", "engine", "zone"],
         "windows": lambda: ["30s", "5m"],
-        "snapshot": taken,
+        "snapshot": AsyncMock(return_value=snapshot),
         "events": events,
     }
 
 
 @pytest.fixture
-async def client(aiohttp_client, make_state, sources):
-    return await aiohttp_client(create_app(make_state(**sources)))
+async def client(aiohttp_client, sources):
+    return await aiohttp_client(create_app(plain_state(**sources)))
 
 
-@pytest.fixture
-def get(client):
-    async def get(path, status=200):
-        answer = await client.get(path)
-        assert answer.status == status, await answer.text()
-        return await answer.json(content_type=None)
-
-    return get
+async def json_of(client, path):
+    answer = await client.get(f"/api/v1/{path}")
+    assert answer.status == 200, await answer.text()
+    return await answer.json(content_type=None)

@@ -10,12 +10,10 @@ from spec_decode_exporter.monitor.snapshot import engine_id
 from spec_decode_exporter.views.fleet_view import EventsView
 from spec_decode_exporter.web import limits
 from spec_decode_exporter.web.application import create_app
+from tests.unit.web.api.conftest import json_of
+from tests.unit.web.plain_state import plain_state
 
 CHAT = engine_id("chat", "llama", "0")
-
-
-async def targets_of(get, query):
-    return [engine["target"] for engine in (await get(f"/api/v1/snapshot?{query}"))["engines"]]
 
 
 @pytest.mark.parametrize(
@@ -30,21 +28,22 @@ async def targets_of(get, query):
         ("verdict=harmful", ["idle"]),
     ],
 )
-async def test_engines_are_filtered(get, query, targets):
-    assert await targets_of(get, query) == targets
+async def test_engines_are_filtered(client, query, targets):
+    engines = (await json_of(client, f"snapshot?{query}"))["engines"]
+    assert [engine["target"] for engine in engines] == targets
 
 
-async def test_events_after_a_snapshot_are_complete_and_those_of_an_earlier_run_are_a_gap(get, events):
-    last = (await get("/api/v1/snapshot"))["last_event"]
+async def test_events_after_a_snapshot_are_complete_and_those_of_an_earlier_run_are_a_gap(client, events):
+    last = (await json_of(client, "snapshot"))["last_event"]
     assert last == "a1-6"
     events.record(Event("target_recovered", {}), 1_790_000_010.0, {"target": "code"})
-    page = await get(f"/api/v1/events?since={last}")
+    page = await json_of(client, f"events?since={last}")
     assert ([event["id"] for event in page["events"]], page["gap"]) == (["a1-7"], False)
-    assert (await get("/api/v1/events?since=99-3"))["gap"] is True
+    assert (await json_of(client, "events?since=99-3"))["gap"] is True
 
 
-async def test_engines_have_the_named_window_alone(get):
-    engines = (await get("/api/v1/snapshot?window=30s"))["engines"]
+async def test_engines_have_the_named_window_alone(client):
+    engines = (await json_of(client, "snapshot?window=30s"))["engines"]
     assert [[each["window"] for each in engine["windows"]] for engine in engines] == [["30s"]] * 3
 
 
@@ -60,8 +59,8 @@ async def test_engines_have_the_named_window_alone(get):
         (f"engine_id={CHAT}", [1, 2, 3, 4, 5], False),
     ],
 )
-async def test_events_are_filtered(get, query, numbers, more):
-    page = EventsView.model_validate(await get(f"/api/v1/events?{query}"))
+async def test_events_are_filtered(client, query, numbers, more):
+    page = EventsView.model_validate(await json_of(client, f"events?{query}"))
     assert [int(event.id.partition("-")[2]) for event in page.events] == numbers
     assert (page.more, page.gap) == (more, False)
     assert page.last == (f"a1-{numbers[-1]}" if more else "a1-6")
@@ -71,10 +70,10 @@ PAGES = ("snapshot", f"engines/{CHAT}", "targets", "events", "openapi.json")
 
 
 async def test_every_page_has_a_head_and_is_compressed_if_the_client_accepts_gzip(
-    aiohttp_client, make_state, sources, monkeypatch
+    aiohttp_client, sources, monkeypatch
 ):
     monkeypatch.setattr(limits, "_PIECE", 1000)  # so large answers are sent in pieces, with their length
-    client = await aiohttp_client(create_app(make_state(**sources)), auto_decompress=False)
+    client = await aiohttp_client(create_app(plain_state(**sources)), auto_decompress=False)
     for page in PAGES:
         asked = [(method, encoding) for method in ("GET", "HEAD") for encoding in ("identity", "gzip")]
         plain, packed, head, _ = [
