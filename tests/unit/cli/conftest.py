@@ -2,6 +2,7 @@
 
 import os
 import resource
+import sys
 
 import pytest
 
@@ -9,13 +10,9 @@ from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX
 from spec_decode_exporter.cli.main import main
 
 
-def _exit(status):
-    raise SystemExit(status)
-
-
 @pytest.fixture
 def program(capsys, monkeypatch):
-    monkeypatch.setattr(os, "_exit", _exit)
+    monkeypatch.setattr(os, "_exit", sys.exit)
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
     for name in [name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)]:
         monkeypatch.delenv(name)

@@ -1,16 +1,10 @@
 """Command check-config: every mistake and warning of a file."""
 
-import pytest
-
 TARGET = "targets:\n  - url: http://a:1\n"
 
 
-@pytest.fixture
-def file(tmp_path):
-    return tmp_path / "exporter.yml"
-
-
-def test_an_unknown_method_is_a_warning(program, file):
+def test_an_unknown_method_is_a_warning(program, tmp_path):
+    file = tmp_path / "exporter.yml"
     file.write_text("targets:\n  - {url: http://a:1, speculative: {method: ngarm}}\n")
     status, out, error = program("check-config", str(file))
     assert (status, out) == (0, f"{file}: valid, 1 target\n")
@@ -18,7 +12,8 @@ def test_an_unknown_method_is_a_warning(program, file):
     assert error.endswith("did you mean ngram?\n")
 
 
-def test_every_mistake_is_listed(program, file):
+def test_every_mistake_is_listed(program, tmp_path):
+    file = tmp_path / "exporter.yml"
     file.write_text("poll:\n  intervall: 1s\nwindows: [10s]\ntargets:\n  - url: ftp://a\n")
     status, _, error = program("check-config", str(file))
     assert status == 1
@@ -26,7 +21,8 @@ def test_every_mistake_is_listed(program, file):
     assert f"{file}:5: targets[0].url" in error
 
 
-def test_a_web_configuration_is_checked_by_its_own_schema(program, file):
+def test_a_web_configuration_is_checked_by_its_own_schema(program, tmp_path):
+    file = tmp_path / "exporter.yml"
     file.write_text(f"basic_auth_users: {{a: $2y$10${'x' * 53}}}\n")
     assert program("check-config", "--web", str(file)) == (0, f"{file}: valid\n", "")
     file.write_text("basic_auth_users: {a: plain}\n")

@@ -1,6 +1,7 @@
 import argparse
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -36,9 +37,7 @@ def test_run_imports_nothing_that_a_sidecar_does_not_need():
 def test_an_error_that_the_user_can_mend_is_a_line_each_with_untrusted_text_escaped(
     program, monkeypatch, failure, lines
 ):
-    def handle(_):
-        raise failure
-
+    handle = Mock(side_effect=failure)
     monkeypatch.setattr(cli, "parse", lambda *_: argparse.Namespace(handle=handle))
     assert program() == (1, "", lines)
 

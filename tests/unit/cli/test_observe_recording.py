@@ -46,10 +46,6 @@ async def recording(tmp_path, clock, network):
     return path, live
 
 
-def parsed(*flags):
-    return parse(["observe", *flags], {})
-
-
 def test_an_interrupt_ends_a_replay_at_once(monkeypatch):
     """A replay never yields to the event loop."""
 
@@ -58,12 +54,13 @@ def test_an_interrupt_ends_a_replay_at_once(monkeypatch):
         raise AssertionError("the replay went on")
 
     monkeypatch.setattr(observe, "replayed", interrupted)
-    assert observe.handle(parsed("--replay", RESTART.as_posix())) == 130
+    assert observe.handle(parse(["observe", "--replay", RESTART.as_posix()], {})) == 130
 
 
 async def test_a_replay_says_what_the_observation_said_from_whole_pages(recording):
     path, live = recording
-    observation = replayed(parsed("--replay", str(path), "--speculative.method", "eagle3"), {})
+    words = ["observe", "--replay", str(path), "--speculative.method", "eagle3"]
+    observation = replayed(parse(words, {}), {})
     (before,), (after,) = live.engines, observation.observed().engines
     assert after.verdict is before.verdict
     assert after.windows[-1].counts == before.windows[-1].counts
@@ -73,7 +70,8 @@ async def test_a_replay_says_what_the_observation_said_from_whole_pages(recordin
     polls = list(read_recording(path))
     assert [poll.error for poll in polls].count("refused") == 2
     assert all(b"_bucket{" in poll.page for poll in polls if poll.page is not None)
-    assert read_config(parsed("--record", "x", "vllm:8000", "--for", "1m"), {}).poll.filter == "off"
+    recorded = parse(["observe", "--record", "x", "vllm:8000", "--for", "1m"], {})
+    assert read_config(recorded, {}).poll.filter == "off"
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +85,8 @@ def restart(tmp_path_factory):
 
 
 def test_the_window_is_the_end_of_the_recording(restart):
-    whole = replayed(parsed("--replay", restart), {})
-    last = replayed(parsed("--replay", restart, "--for", "10s"), {})
+    whole = replayed(parse(["observe", "--replay", restart], {}), {})
+    last = replayed(parse(["observe", "--replay", restart, "--for", "10s"], {}), {})
     (all_of_it,), (end,) = whole.observed().engines, last.observed().engines
     assert all_of_it.windows[-1].counts.drafts > 3 * end.windows[-1].counts.drafts > 0
     assert last.observed().time == whole.observed().time
@@ -98,32 +96,28 @@ def test_a_recording_with_one_poll_is_refused(tmp_path):
     with Recorder(tmp_path / "one.gz") as recorder:
         recorder.take(next(read_recording(RESTART)))
     with pytest.raises(RecordingError, match="fewer than two polls"):
-        replayed(parsed("--replay", str(tmp_path / "one.gz")), {})
-
-
-def engine_lines(text):
-    return [
-        line for line in text.splitlines() if line.startswith("spec_decode_") and "_exporter_" not in line
-    ]
+        replayed(parse(["observe", "--replay", str(tmp_path / "one.gz")], {}), {})
 
 
 async def test_metrics_are_those_of_an_exporter_at_the_end_of_the_recording(restart):
     """With its windows and its profile, and without metrics of a process."""
 
-    async def text_of(*flags):
-        observation = replayed(parsed("--replay", restart, "--format", "prometheus", *flags), {})
-        state = ExporterState(observation.fleet)
-        return state.metrics.text(await state.take())
-
-    text = await text_of()
-    standard, full = engine_lines(text), engine_lines(await text_of("--metrics.profile", "full"))
-    assert set(standard) < set(full)
+    texts = []
+    for flags in ([], ["--metrics.profile", "full"]):
+        words = ["observe", "--replay", restart, "--format", "prometheus", *flags]
+        state = ExporterState(replayed(parse(words, {}), {}).fleet)
+        texts.append(state.metrics.text(await state.take()))
     config = load(None, environ={}, overrides={"metrics.profile": "full"})
     *_, (_, last) = [each async for each in replayed_metrics(restart, config, 1.0)]
-    assert engine_lines(last) == full
+    standard, full, exported = (
+        [line for line in text.splitlines() if line.startswith("spec_decode_") and "_exporter_" not in line]
+        for text in (*texts, last)
+    )
+    assert set(standard) < set(full)
+    assert exported == full
     assert {line.split('window="')[1].split('"')[0] for line in full if 'window="' in line} == {"30s", "5m"}
-    assert "process_" not in text
-    assert 'spec_decode_exporter_poll_failures_total{reason="refused",target="restart_k3_k5"} 12' in text
+    assert "process_" not in texts[0]
+    assert 'spec_decode_exporter_poll_failures_total{reason="refused",target="restart_k3_k5"} 12' in texts[0]
 
 
 def test_a_whole_page_ends_with_0_whatever_the_verdict(program, restart, tmp_path):

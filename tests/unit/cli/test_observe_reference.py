@@ -10,12 +10,8 @@ from tests.unit.cli.test_observe_recording import RESTART
 REPLAY = ("observe", "--replay", RESTART.as_posix())
 
 
-@pytest.fixture(autouse=True)
-def _in_an_empty_directory(monkeypatch, tmp_path):
+def test_a_measurement_is_saved_once_and_compared(program, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-
-
-def test_a_measurement_is_saved_once_and_compared(program, tmp_path):
     status, _, error = program(*REPLAY, "--save", "a.json")
     assert status == 0
     assert "a.json: saved, 'tiny-llama' accepts " in error
@@ -26,7 +22,8 @@ def test_a_measurement_is_saved_once_and_compared(program, tmp_path):
     assert program(*REPLAY, "--against", "a.json")[0] == 0
 
 
-def test_a_reference_without_bounds_is_saved_with_a_warning(program):
+def test_a_reference_without_bounds_is_saved_with_a_warning(program, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     status, _, error = program(*REPLAY, "--for", "10s", "--save", "a.json")
     assert status == 3
     assert "had too few requests" in error

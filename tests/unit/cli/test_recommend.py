@@ -1,6 +1,7 @@
 """Command recommend: its three inputs, and their errors."""
 
 import json
+from unittest.mock import AsyncMock
 
 import pytest
 from aiohttp import web
@@ -21,15 +22,11 @@ def fixture_snapshot(busy):
     return SnapshotView(time=1.0, version="1", engines=(EngineView(labels=LABELS, snapshot=busy),))
 
 
-@pytest.fixture
-def file(tmp_path):
-    return tmp_path / "saved.json"
-
-
 def test_a_saved_snapshot_is_read_whatever_the_file_of_a_running_exporter(
-    program, file, snapshot, monkeypatch
+    program, tmp_path, snapshot, monkeypatch
 ):
     monkeypatch.setenv("SPEC_DECODE_EXPORTER_CONFIG_FILE", "/etc/exporter.yml")  # as in its container
+    file = tmp_path / "saved.json"
     file.write_text(snapshot.model_dump_json())
     status, text, _ = program("recommend", "--snapshot", str(file), "--format", "json")
     (shown,) = json.loads(text)["engines"]
@@ -37,10 +34,11 @@ def test_a_saved_snapshot_is_read_whatever_the_file_of_a_running_exporter(
     assert status == (0 if shown["setting"]["tokens"] is not None else 3)
 
 
-def test_a_server_without_an_engine_is_an_error(program, file, snapshot):
+def test_a_server_without_an_engine_is_an_error(program, tmp_path, snapshot):
     _, status = target("chat-1")
     unreachable = target_view(status).model_copy(update={"up": False, "error": "timeout: no answer"})
     observation = ObservationView(**dict(snapshot), seconds=30.0, targets=(unreachable,), events=())
+    file = tmp_path / "saved.json"
     file.write_text(json_report(observation))
     status, _, error = program("recommend", "--snapshot", str(file))
     assert status == 1
@@ -63,9 +61,7 @@ HTML, PROBLEM = "text/html", "application/problem+json"
     ],
 )  # fmt: skip
 async def test_a_page_that_is_no_exporters_is_said_to_be_none(aiohttp_server, status, kind, body, reason):
-    async def answer(_):
-        return web.Response(status=status, text=body, content_type=kind)
-
+    answer = AsyncMock(return_value=web.Response(status=status, text=body, content_type=kind))
     app = web.Application()
     app.router.add_get("/api/v1/snapshot", answer)
     server = await aiohttp_server(app)

@@ -33,51 +33,47 @@ BY_LOAD = SpeculationSetting(
 EAGLE = Speculation("eagle3", "configured", "org/draft", 8)
 
 
-@pytest.fixture(name="engine")
-def fixture_engine(busy):
-    def engine(setting=BY_LOAD, speculation=EAGLE, action=Action.KEEP, **more):
-        snapshot = advised(busy, setting, speculation, action, **more)
-        return SavedEngine.model_validate(EngineView(labels=LABELS, snapshot=snapshot))
-
-    return engine
+def engine(busy, setting=BY_LOAD, speculation=EAGLE, action=Action.KEEP, **more):
+    """Return the busy engine with another setting, speculation and action."""
+    snapshot = advised(busy, setting, speculation, action, **more)
+    return SavedEngine.model_validate(EngineView(labels=LABELS, snapshot=snapshot))
 
 
-def lines(engine, form):
-    """Return the lines that are no comment."""
-    return [line for line in written([engine], form, TextStyle()).splitlines() if not line.startswith("#")]
-
-
-def test_vllm_gets_one_flag(engine):
-    (line,) = lines(engine(), "vllm")
+def test_vllm_gets_one_flag(busy):
+    text = written([engine(busy)], "vllm", TextStyle())
+    (line,) = (line for line in text.splitlines() if not line.startswith("#"))
     flag, value = shlex.split(line)
     assert flag == "--speculative-config"
     assert json.loads(value)["num_speculative_tokens_per_batch_size"] == [[1, 15, 4], [16, 64, 2]]
 
 
-def test_every_format_has_the_warning_about_the_model_runner(engine):
-    warned = [form for form in FORMATS if "Model Runner V1" in written([engine()], form, TextStyle())]
+def test_every_format_has_the_warning_about_the_model_runner(busy):
+    warned = [form for form in FORMATS if "Model Runner V1" in written([engine(busy)], form, TextStyle())]
     assert warned == ["text", "json", "vllm"]
 
 
-def test_an_unknown_draft_model_leaves_only_a_comment(engine):
-    unknown = engine(speculation=Speculation("eagle3"))
-    assert lines(unknown, "vllm") == []
-    assert '# {"num_speculative_tokens": 4,' in written([unknown], "vllm", TextStyle())
+def test_an_unknown_draft_model_leaves_only_a_comment(busy):
+    unknown = engine(busy, speculation=Speculation("eagle3"))
+    text = written([unknown], "vllm", TextStyle())
+    assert all(line.startswith("#") for line in text.splitlines())
+    assert '# {"num_speculative_tokens": 4,' in text
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form != "json"])
-def test_no_speculation_and_an_unknown_setting_print_no_flag(engine, form):
-    off = written([engine(SpeculationSetting(0, is_change=True))], form, TextStyle())
+def test_no_speculation_and_an_unknown_setting_print_no_flag(busy, form):
+    off = written([engine(busy, SpeculationSetting(0, is_change=True))], form, TextStyle())
     assert "# Start the server without speculation (vLLM: without --speculative-config)." in off
-    unknown = written([engine(UNKNOWN_SETTING, action=Action.MEASURE_COST, baseline=None)], form, TextStyle())
+    unknown = written(
+        [engine(busy, UNKNOWN_SETTING, action=Action.MEASURE_COST, baseline=None)], form, TextStyle()
+    )
     for text in (off, unknown):
         assert "--speculative-config '" not in text
     assert "baseline.prometheus" in unknown
 
 
 @pytest.mark.parametrize("form", ["text", "vllm"])
-def test_the_ways_to_know_of_eight_engines_stand_once(engine, form):
-    unknown = engine(UNKNOWN_SETTING, Speculation("eagle3"), action=Action.MEASURE_COST, baseline=None)
+def test_the_ways_to_know_of_eight_engines_stand_once(busy, form):
+    unknown = engine(busy, UNKNOWN_SETTING, Speculation("eagle3"), action=Action.MEASURE_COST, baseline=None)
     engines = [unknown.model_copy(update={"target": f"chat-{n}"}) for n in range(8)]
     text = written(engines, form, TextStyle())
     assert text.count("a Prometheus with data from before") == 1
@@ -85,8 +81,8 @@ def test_the_ways_to_know_of_eight_engines_stand_once(engine, form):
     assert len(text.split()) <= 400
 
 
-def test_json_has_the_setting_of_each_engine(engine):
-    (shown,) = json.loads(written([engine()], "json", TextStyle()))["engines"]
+def test_json_has_the_setting_of_each_engine(busy):
+    (shown,) = json.loads(written([engine(busy)], "json", TextStyle()))["engines"]
     assert shown["target"] == "chat-0"
     assert shown["setting"]["schedule"] == [[1, 15, 4], [16, 64, 2]]
 
@@ -98,11 +94,11 @@ def test_names_of_servers_cannot_control_the_terminal(busy):
         assert "\x1b" not in written([hostile], form, TextStyle())
 
 
-def test_the_status_is_good_only_if_every_setting_is_known(engine):
-    known, unknown = engine(), engine(UNKNOWN_SETTING)
+def test_the_status_is_good_only_if_every_setting_is_known(busy):
+    known, unknown = engine(busy), engine(busy, UNKNOWN_SETTING)
     assert recommendation_status([known]) is ExitStatus.GOOD
     assert recommendation_status([known, unknown]) is ExitStatus.UNKNOWN
     assert recommendation_status([]) is ExitStatus.UNKNOWN
-    without = engine(UNKNOWN_SETTING, drafting=Drafting.OFF)
+    without = engine(busy, UNKNOWN_SETTING, drafting=Drafting.OFF)
     assert recommendation_status([known, without]) is ExitStatus.GOOD
     assert recommendation_status([without]) is ExitStatus.UNKNOWN

@@ -84,13 +84,6 @@ FAILED = [
 # fmt: on
 
 
-@pytest.fixture(autouse=True)
-def _files(tmp_path, monkeypatch):
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("status", "words", "message"),
     [
@@ -100,8 +93,11 @@ def _files(tmp_path, monkeypatch):
     ],
 )
 def test_a_wrong_command_line_ends_with_2_which_no_verdict_has_and_an_unusable_file_with_1(
-    program, status, words, message
+    program, tmp_path, monkeypatch, status, words, message
 ):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
     ended, out, error = program(*words)
     assert (ended, out) == (status, "")
     assert message in error

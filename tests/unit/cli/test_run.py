@@ -15,25 +15,12 @@ def config(*words, environ=None):
     return read_config(parse(["run", *words], environ or {}), environ or {})
 
 
-@pytest.fixture
-def file(tmp_path):
-    """Return a function that writes a configuration file; it returns the words that name it."""
-
-    def write(text):
-        path = tmp_path / "exporter.yml"
-        path.write_text(text)
-        return "--config.file", str(path)
-
-    return write
-
-
-def variables(**values):
-    return {f"SPEC_DECODE_EXPORTER_{name}": value for name, value in values.items()}
-
-
 def test_the_command_line_overrides_the_environment_and_that_the_local_vllm():
     assert [target.url for target in config().targets] == ["http://localhost:8000/metrics"]
-    environ = variables(TARGET="http://a:1, http://b:2", POLL_INTERVAL="2s")
+    environ = {
+        "SPEC_DECODE_EXPORTER_TARGET": "http://a:1, http://b:2",
+        "SPEC_DECODE_EXPORTER_POLL_INTERVAL": "2s",
+    }
     assert [target.called for target in config(environ=environ).targets] == ["a:1", "b:2"]
     assert [target.url for target in config("--target", "a:1", "--target", ":2").targets] == [
         "http://a:1/metrics", "http://localhost:2/metrics"
@@ -47,7 +34,8 @@ def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path
     file = tmp_path / "sub" / "exporter.yml"
     file.write_text("state:\n  file: other.json\n")
     monkeypatch.chdir(tmp_path)
-    for words, environ in ((["--state.file", "state.json"], {}), ([], variables(STATE_FILE="state.json"))):
+    variable = {"SPEC_DECODE_EXPORTER_STATE_FILE": "state.json"}
+    for words, environ in ((["--state.file", "state.json"], {}), ([], variable)):
         found = config("--config.file", str(file), *words, environ=environ)
         assert found.state.file == tmp_path / "state.json"
 
@@ -62,18 +50,20 @@ def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path
 )
 def test_a_mistake_in_a_variable_is_one_of_its_flag(variable, value, path):
     with pytest.raises(ConfigError, match=f"^{FLAGS}: {path} "):
-        config(environ=variables(**{variable: value}))
+        config(environ={f"SPEC_DECODE_EXPORTER_{variable}": value})
 
 
 @pytest.mark.parametrize(("variable", "value"), [("WEB_LISTEN_ADDRESS", ":1, 7851"), ("SIMULATE", "dorp")])
 def test_a_value_in_a_variable_is_read_as_that_of_its_flag(variable, value):
     with pytest.raises(UsageError, match=f"^SPEC_DECODE_EXPORTER_{variable}: '(7851|dorp)' is n"):
-        config(environ=variables(**{variable: value}))
+        config(environ={f"SPEC_DECODE_EXPORTER_{variable}": value})
 
 
-def test_a_variable_of_targets_beside_a_file_is_rejected(file):
+def test_a_variable_of_targets_beside_a_file_is_rejected(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("{}\n")
     with pytest.raises(UsageError, match=r"^--target, or its variable, is for use without --config\.file"):
-        config(*file("{}\n"), environ=variables(TARGET="http://a"))
+        config("--config.file", str(file), environ={"SPEC_DECODE_EXPORTER_TARGET": "http://a"})
 
 
 EAGLE = (
@@ -106,8 +96,10 @@ def test_an_unreadable_argument_of_vllm_is_ignored_as_a_variable():
     assert [entry["variable"] for entry in log] == [VARIABLE]
 
 
-def test_beside_a_file_vllms_argument_applies_to_keys_that_targets_do_not_set(file):
-    words = file("targets:\n  - url: http://a:1\n  - {url: 'http://b:1', speculative: {method: mtp}}\n")
+def test_beside_a_file_vllms_argument_applies_to_keys_that_targets_do_not_set(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("targets:\n  - url: http://a:1\n  - {url: 'http://b:1', speculative: {method: mtp}}\n")
+    words = "--config.file", str(file)
     found = [each.speculative for each in config(*words, environ={VARIABLE: EAGLE}).targets]
     assert [(its.method, its.tokens) for its in found] == [("eagle3", 3), ("mtp", 3)]
     found = [each.speculative.method for each in config(*words, "--speculative.method", "medusa").targets]

@@ -3,6 +3,7 @@
 import time
 from itertools import pairwise
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -11,11 +12,7 @@ from spec_decode_exporter.cli.simulate import PastClock, live_through
 
 async def test_each_second_of_the_past_is_simulated_and_then_polled():
     clock, events, began = PastClock(30), [], time.time()
-
-    async def poll():
-        events.append(("poll", clock.wall()))
-
-    target = SimpleNamespace(poll=poll)
+    target = SimpleNamespace(poll=AsyncMock(side_effect=lambda: events.append(("poll", clock.wall()))))
     server = SimpleNamespace(catch_up=lambda: events.append(("simulated", clock.wall())))
     found = iter([[], [target], [target, target]])  # a demo has all of its targets, or no past
     await live_through(clock, [server, server], lambda: next(found))
