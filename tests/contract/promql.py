@@ -1,50 +1,24 @@
 """PromQL of the shipped files: nodes of an expression, labels of its result, and its values by promtool."""
 
 import json
-import re
 import shutil
 import subprocess
-from collections import defaultdict
-from functools import cache
 
 import promql_parser as promql
 import pytest
-from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.parser import text_string_to_metric_families
 
 from spec_decode_exporter.metrics.subject import ENGINE, TARGET
 from spec_decode_exporter.metrics.table import METRICS
-from tests.paths import DATA
 
-PLACE = {"cluster", "namespace", "job", "instance"}  # labels that Prometheus adds, not the exporter
 CONFIGURED = {"workload", "arm"}  # labels that users give their targets
-_ALERT = {"alertname", "severity", "target", "model_name", "engine"}
 _PARTS = {"histogram": {"_bucket": {"le"}, "_sum": set(), "_count": set()}}
-
-
-def exported():
-    """Return the labels of every sample of the exporter, by its name."""
-    return {
-        f"{metric.name}{suffix}": {*metric.subject.labels, *metric.label_names, *more}
-        | (CONFIGURED if metric.subject in {ENGINE, TARGET} else set())
-        for metric in METRICS
-        for suffix, more in _PARTS.get(metric.kind, {"": set()}).items()
-    }
-
-
-@cache
-def known():
-    """Return the labels of every series that the exporter, vLLM, Prometheus or a Python process exports."""
-    labels = defaultdict(set, exported())
-    for page in (DATA / "pages").glob("vllm-0.*.prom"):
-        for family in text_string_to_metric_families(page.read_text(encoding="utf-8")):
-            for sample in family.samples:
-                labels[sample.name] |= set(sample.labels)
-    for family in ProcessCollector(registry=CollectorRegistry()).collect():
-        labels |= {sample.name: set() for sample in family.samples}
-    labels |= {name: set() for name in ("up", "scrape_duration_seconds", "scrape_samples_scraped")}
-    labels |= {"ALERTS": {*_ALERT, "alertstate"}, "ALERTS_FOR_STATE": _ALERT}
-    return {name: own | PLACE for name, own in labels.items()}
+EXPORTED = {
+    f"{metric.name}{suffix}": {*metric.subject.labels, *metric.label_names, *more}
+    | (CONFIGURED if metric.subject in {ENGINE, TARGET} else set())
+    for metric in METRICS
+    for suffix, more in _PARTS.get(metric.kind, {"": set()}).items()
+}
+"""The labels of every sample of the exporter, by its name."""
 
 
 def needs(program):
@@ -52,12 +26,6 @@ def needs(program):
     return pytest.mark.skipif(
         shutil.which(program) is None, reason=f"{program} is not installed: NOTHING IS PROVEN ABOUT THE RULES"
     )
-
-
-def queries_of(markdown):
-    """Return the PromQL of a page: one query a line."""
-    blocks = re.findall(r"```promql\n(.*?)\n```", markdown, flags=re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
 
 
 def children(node):
@@ -77,13 +45,10 @@ def children(node):
 
 def of_kind(expression, kind):
     """Return the nodes of a kind in an expression."""
-
-    def visit(node):
-        yield node
-        for child in children(node):
-            yield from visit(child)
-
-    return [node for node in visit(promql.parse(expression)) if isinstance(node, kind)]
+    nodes = [promql.parse(expression)]
+    for node in nodes:  # it grows meanwhile
+        nodes += children(node)
+    return [node for node in nodes if isinstance(node, kind)]
 
 
 def selectors(expression):
@@ -111,7 +76,12 @@ def labels_of(node, series):
             _check((one.name for one in node.matchers.matchers), series[node.name], node.name)
             return series[node.name]
         case promql.AggregateExpr():
-            return _aggregated(node, labels_of(node.expr, series))
+            inner = labels_of(node.expr, series)
+            named = set(node.modifier.labels) if node.modifier else set()
+            _check(named, inner, node.expr)
+            is_by = node.modifier is None or node.modifier.type == promql.AggModifierType.By
+            kept = named if is_by else inner - named
+            return kept | {node.param.val} if str(node.op) == "count_values" else kept
         case promql.BinaryExpr():
             return _combined(node, labels_of(node.lhs, series), labels_of(node.rhs, series))
         case promql.Call() if node.func.name == "label_replace":
@@ -120,14 +90,6 @@ def labels_of(node, series):
             _check({source.val} - {""}, found, inner)
             return found | {name.val}
     return set().union(*(labels_of(child, series) for child in children(node)))
-
-
-def _aggregated(node, inner):
-    named = set(node.modifier.labels) if node.modifier else set()
-    _check(named, inner, node.expr)
-    is_by = node.modifier is None or node.modifier.type == promql.AggModifierType.By
-    kept = named if is_by else inner - named
-    return kept | {node.param.val} if str(node.op) == "count_values" else kept
 
 
 def _combined(node, left, right):

@@ -4,10 +4,11 @@ import re
 
 import pytest
 
+from tests.contract.docs.documents import blocks
 from tests.contract.grafana.shipped import BOARDS, TARGETS, each_board, each_panel, each_target, interpolated
 from tests.contract.integrations.shipped import keda_queries
-from tests.contract.promql import exported, labels_of, queries_of, selectors, wrong_name
-from tests.contract.rules.shipped import RUNBOOKS, alerts, every_series, queries_in, rules
+from tests.contract.promql import EXPORTED, labels_of, selectors, wrong_name
+from tests.contract.rules.shipped import ALERTS, RUNBOOKS, every_series, rules
 from tests.every import every
 
 SERIES = every_series()
@@ -21,9 +22,19 @@ VARIABLES = [
 ]  # fmt: skip
 EXPRESSIONS = [
     *((rule.get("record") or rule["alert"], rule["expr"]) for rule in rules()),
-    *((alert["alert"], query) for alert in alerts() for query in queries_in(alert["annotations"]["description"])),
-    *((path.stem, query) for path in sorted(RUNBOOKS.glob("*.md")) for query in queries_of(path.read_text("utf-8"))),
-    *((str(target), interpolated(target.expr)) for target in TARGETS),
+    # What the template of an alert asks, as it reads for an engine called x.
+    *(
+        (alert["alert"], query.replace("%q", '"x"'))
+        for alert in ALERTS
+        for query in re.findall(r'with printf "(.*?)" \$labels', alert["annotations"]["description"])
+    ),
+    *(
+        (path.stem, query)
+        for path in sorted(RUNBOOKS.glob("*.md"))
+        for block in blocks(path.read_text("utf-8"), "promql")
+        for query in block.splitlines()
+    ),
+    *((str(target), interpolated(target.target["expr"])) for target in TARGETS),
     *((f"{board} {name}", interpolated(selector)) for board, name, selector, _ in VARIABLES),
 ]  # fmt: skip
 
@@ -56,7 +67,7 @@ def test_a_name_that_does_not_exist_is_found(expression, wrong):
 @each_target
 def test_every_label_of_a_legend_is_one_of_its_query(target):
     legend = target.target["legendFormat"]
-    assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= labels_of(interpolated(target.expr), SERIES)
+    assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= labels_of(interpolated(target.target["expr"]), SERIES)
 
 
 @every(VARIABLES, lambda variable: " ".join(variable[:2]))
@@ -97,7 +108,7 @@ def test_rules_take_ratios_of_counters_and_not_of_gauges_over_a_window():
     The ratio of a position says only that the position is drafted; a speed-up is weighted by the time decoded.
     The mask of a nightly job compares an engine's length with the same engine's lowest of yesterday.
     """
-    windowed = {name for name, labels in exported().items() if "window" in labels} - {
+    windowed = {name for name, labels in EXPORTED.items() if "window" in labels} - {
         "spec_decode_time_per_output_token_quantile_seconds",
         "spec_decode_position_acceptance_ratio",
         "spec_decode_estimated_speedup_ratio",

@@ -1,32 +1,29 @@
 """Shipped rules, alerts and runbooks, and the series that expressions may name."""
 
-import re
+from collections import defaultdict
 from functools import cache
 
 import yaml
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.parser import text_string_to_metric_families
 
-from tests.contract.promql import known, labels_of, needs, queries_of, selectors
-from tests.paths import CHECKOUT
-
-__all__ = ("PROMETHEUS", "RUNBOOKS", "alerts", "every_series", "needs", "queries_in", "queries_of", "rule_files", "rule_id", "rules", "selectors")  # fmt: skip
+from tests.contract.promql import EXPORTED, labels_of, selectors
+from tests.paths import CHECKOUT, DATA
 
 PROMETHEUS = CHECKOUT / "config" / "prometheus"
 RUNBOOKS = CHECKOUT / "docs" / "runbooks"
+RULE_FILES = sorted([*PROMETHEUS.glob("rules/*.yml"), *PROMETHEUS.glob("alerts/*.yml")], reverse=True)
+GROUPS = [group for path in RULE_FILES for group in yaml.safe_load(path.read_text("utf-8"))["groups"]]
+"""The groups of all rules, those that record before those that alert."""
+ALERTS = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]
+
+_PLACE = {"cluster", "namespace", "job", "instance"}  # labels that Prometheus adds, not the exporter
+_ALERT = {"alertname", "severity", "target", "model_name", "engine"}
 
 
-def rule_files():
-    return sorted([*PROMETHEUS.glob("rules/*.yml"), *PROMETHEUS.glob("alerts/*.yml")])
-
-
-@cache
 def rules():
     """Return every rule of every file."""
-    documents = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in rule_files()]
-    return [rule for document in documents for group in document["groups"] for rule in group["rules"]]
-
-
-def alerts():
-    return [rule for rule in rules() if "alert" in rule]
+    return [rule for group in GROUPS for rule in group["rules"]]
 
 
 def rule_id(alert):
@@ -34,16 +31,20 @@ def rule_id(alert):
     return " ".join(filter(None, (alert["alert"], alert["labels"].get("kind"))))
 
 
-def queries_in(template):
-    """Return the PromQL that a template of an alert asks, as it reads for an engine called x."""
-    asked = re.findall(r'with printf "(.*?)" \$labels', template)
-    return [query.replace("%q", '"x"') for query in asked]
-
-
 @cache
 def every_series():
-    """Return the labels of every series that there is, including those that rules record."""
-    found, left = dict(known()), {rule["record"]: rule["expr"] for rule in rules() if "record" in rule}
+    """Return the labels of every series that a rule records, or the exporter, vLLM, Prometheus or a Python process exports."""
+    labels = defaultdict(set, EXPORTED)
+    for page in (DATA / "pages").glob("vllm-0.*.prom"):
+        for family in text_string_to_metric_families(page.read_text(encoding="utf-8")):
+            for sample in family.samples:
+                labels[sample.name] |= set(sample.labels)
+    for family in ProcessCollector(registry=CollectorRegistry()).collect():
+        labels |= {sample.name: set() for sample in family.samples}
+    labels |= {name: set() for name in ("up", "scrape_duration_seconds", "scrape_samples_scraped")}
+    labels |= {"ALERTS": {*_ALERT, "alertstate"}, "ALERTS_FOR_STATE": _ALERT}
+    found = {name: own | _PLACE for name, own in labels.items()}
+    left = {rule["record"]: rule["expr"] for rule in rules() if "record" in rule}
     while left:
         name = next(name for name in left if all(one.name not in left for one in selectors(left[name])))
         found[name] = labels_of(left.pop(name), found)

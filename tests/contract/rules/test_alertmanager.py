@@ -10,11 +10,11 @@ import yaml
 from tests.contract.promql import needs
 from tests.paths import CHECKOUT
 
-from .shipped import alerts
+from . import shipped
 
 PATH = CHECKOUT / "config" / "alertmanager" / "alertmanager.yml"
 RULES = yaml.safe_load(PATH.read_text(encoding="utf-8"))["inhibit_rules"]
-ALERTS = [{"alertname": alert["alert"], **alert["labels"]} for alert in alerts()]
+ALERTS = [{"alertname": alert["alert"], **alert["labels"]} for alert in shipped.ALERTS]
 NAMES = {alert["alertname"] for alert in ALERTS}
 
 MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"(.*)"')
@@ -41,19 +41,19 @@ def named(name, labels, **more):
     return {"alertname": f"SpecDecode{name}", **labels, **more}
 
 
-def matches(matchers, alert):
-    parts = [MATCHER.fullmatch(matcher).groups() for matcher in matchers]
-    return all(HOLDS[how](alert.get(label, ""), wanted) for label, how, wanted in parts)
-
-
 def silences(source, target):
     """Return whether ``source`` inhibits ``target``, as Alertmanager's documentation says it does."""
-    return any(
-        matches(rule["source_matchers"], source)
-        and matches(rule["target_matchers"], target)
-        and all(source.get(label, "") == target.get(label, "") for label in rule.get("equal", ()))
-        for rule in RULES
-    )
+    for rule in RULES:
+        sides = ((rule["source_matchers"], source), (rule["target_matchers"], target))
+        matched = [
+            HOLDS[how](alert.get(label, ""), wanted)
+            for matchers, alert in sides
+            for label, how, wanted in (MATCHER.fullmatch(matcher).groups() for matcher in matchers)
+        ]
+        equal = all(source.get(label, "") == target.get(label, "") for label in rule.get("equal", ()))
+        if all(matched) and equal:
+            return True
+    return False
 
 
 CRITICAL = named("ModelAcceptanceDropped", MODEL, severity="critical")
@@ -151,7 +151,7 @@ def test_a_model_drop_fires_longer_than_the_drops_of_its_engines():
     """Otherwise the end of the one looks like the beginning of the others."""
     last = {
         alert["alert"]: promql_parser.parse_duration(alert["keep_firing_for"])
-        for alert in alerts()
+        for alert in shipped.ALERTS
         if "keep_firing_for" in alert
     }
     assert last["SpecDecodeModelAcceptanceDropped"] > last["SpecDecodeSuddenDrop"]

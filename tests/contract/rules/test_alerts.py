@@ -6,16 +6,16 @@ import promql_parser as promql
 
 from spec_decode_exporter.analysis.window_evaluation import DEAD
 from spec_decode_exporter.experiments.traffic import TRAFFIC, Traffic
-from tests.contract.promql import of_kind, queries_of
+from tests.contract.docs.documents import blocks
+from tests.contract.promql import of_kind
 from tests.contract.rules.alert_cases import CASES as LIVED
 from tests.contract.rules.alert_cases import WITHOUT_A_CASE
 from tests.every import every
 from tests.paths import CHECKOUT
 
-from .shipped import PROMETHEUS, RUNBOOKS, alerts, rule_id, rules
+from .shipped import ALERTS, PROMETHEUS, RUNBOOKS, rule_id, rules
 from .test_promtool import CASES
 
-ALERTS = alerts()
 DASHBOARDS = {path.stem for path in (CHECKOUT / "grafana" / "dashboards").glob("*.json")}
 LARGEST_NUMBER = 24
 CRITICAL = {"SpecDecodeTargetDown gone", "SpecDecodeModelAcceptanceDropped"}
@@ -122,7 +122,7 @@ def test_the_guide_has_a_row_for_every_alert_and_an_action_for_every_name():
 
 @each
 def test_the_guide_says_when_an_alert_fires_and_ends(alert):
-    case, _ = CASES[rule_id(alert)]
+    _, case, _ = CASES[rule_id(alert)]
     measured = (max(map(int, seconds)) for seconds in zip(*case["fires"].values(), strict=True))
     severity, means, _, *times = TABLE[rule_id(alert)]
     assert means
@@ -149,6 +149,6 @@ def test_a_runbook_is_short_and_has_a_meaning_a_diagnosis_with_queries_and_an_ac
     assert title.startswith(f"# {name}\n")
     assert [part.partition("\n")[0] for part in parts] == ["Meaning", "Diagnosis", "Action"]
     assert all(len(part.split()) > 5 for part in parts)
-    assert queries_of(parts[1])
+    assert blocks(parts[1], "promql")
     assert "](../guide/questions.md#" in parts[0], "link to the question that this alert answers"
     assert len(re.sub(r"```.*?```", "", PAGES[name], flags=re.DOTALL).split()) <= 130

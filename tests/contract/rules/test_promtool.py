@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,32 +9,24 @@ import yaml
 
 from tests.contract.promql import needs, promtool, selectors
 
-from .shipped import alerts, rule_files, rule_id
+from .shipped import ALERTS, GROUPS, RULE_FILES, rule_id
 
 pytestmark = [needs("promtool"), pytest.mark.timeout(180)]
 
 HERE = Path(__file__).parent
 CASES = {
-    title: (case, group["clock"])
+    title: (
+        next(alert for alert in ALERTS if f"{title} ".startswith(f"{rule_id(alert)} ")),
+        case,
+        group["clock"],
+    )
     # Everything is text: 0x239 is no number.
     for group in yaml.load((HERE / "alerts.yml").read_text(encoding="utf-8"), yaml.BaseLoader).values()
     for title, case in group["alerts"].items()
 }
-"""Each case, its title beginning with the name and the kind of its alert, and the clock that it goes by."""
+"""Alert, case and the clock that it goes by, by a title that begins with the name and the kind of the alert."""
 MOMENTS = {"min": "begin", "max": "end"}
 """The first moment at which an alert fires counts from the begin of what is wrong, the last one from the end."""
-
-
-def alert_of(title):
-    return next(alert for alert in alerts() if f"{title} ".startswith(f"{rule_id(alert)} "))
-
-
-@cache
-def groups():
-    """Return the groups of all rules, those that record before those that alert."""
-    return [
-        group for path in rule_files()[::-1] for group in yaml.safe_load(path.read_text("utf-8"))["groups"]
-    ]
 
 
 def needed(alert):
@@ -43,12 +34,18 @@ def needed(alert):
     rules, expressions = [alert], [alert["expr"]]
     while expressions:
         names = {selector.name for selector in selectors(expressions.pop())}
-        every = (rule for group in groups() for rule in group["rules"])
+        every = (rule for group in GROUPS for rule in group["rules"])
         more = [rule for rule in every if rule.get("record") in names and rule not in rules]
         rules += more
         expressions += [rule["expr"] for rule in more]
-    kept = [{**group, "rules": [rule for rule in group["rules"] if rule in rules]} for group in groups()]
+    kept = [{**group, "rules": [rule for rule in group["rules"] if rule in rules]} for group in GROUPS]
     return [group for group in kept if group["rules"]]
+
+
+def labelled(case, subject, *more):
+    """Return more labels, and that of a column; where one is not enough, it has its labels itself."""
+    own = subject if not subject or "=" in subject else f'{case.get("by", "target")}="{subject}"'
+    return ", ".join(filter(None, (*more, own)))
 
 
 def series_of(case):
@@ -56,23 +53,13 @@ def series_of(case):
     for metric, row in case["series"].items():
         name, _, labels = metric.partition("{")
         for subject, values in row.items():
-            yield f"{name}{{{listed(labels.rstrip('}'), subject_of(case, subject))}}}", values
+            yield f"{name}{{{labelled(case, subject, labels.rstrip('}'))}}}", values
 
 
-def subject_of(case, name):
-    """Return the label of a column; where one is not enough, it has its labels itself."""
-    return name if not name or "=" in name else f'{case.get("by", "target")}="{name}"'
-
-
-def listed(*labels):
-    return ", ".join(filter(None, labels))
-
-
-def asked_of(title):
+def asked_of(alert, case, clock):
     """Return promtool's test of a case."""
-    (case, clock), labels = CASES[title], alert_of(title)["labels"]
-    kind = f'kind="{labels["kind"]}"' if "kind" in labels else ""
-    own = listed(f'alertname="{alert_of(title)["alert"]}"', kind, 'alertstate="firing"')
+    kinds = [f'kind="{alert["labels"]["kind"]}"'] if "kind" in alert["labels"] else []
+    own = ", ".join([f'alertname="{alert["alert"]}"', *kinds, 'alertstate="firing"'])
     fired = f"timestamp(ALERTS{{{own}}})[{clock['over']}:{clock['interval']}]"
     moments = list(MOMENTS.items())[: max(map(len, case["fires"].values()))]
     return {
@@ -84,10 +71,7 @@ def asked_of(title):
                 f" - {clock[moment]}",
                 "eval_time": clock["last"],
                 "exp_samples": [
-                    {
-                        "labels": f"{{{listed(kind, subject_of(case, subject))}}}",
-                        "value": int(seconds[number]),
-                    }
+                    {"labels": f"{{{labelled(case, subject, *kinds)}}}", "value": int(seconds[number])}
                     for subject, seconds in case["fires"].items()
                 ],
             }
@@ -97,20 +81,21 @@ def asked_of(title):
 
 
 def test_prometheus_reads_the_rules():
-    status, output = promtool("check", "rules", *rule_files())
-    assert (status, output.count("SUCCESS")) == (0, len(rule_files())), output
+    status, output = promtool("check", "rules", *RULE_FILES)
+    assert (status, output.count("SUCCESS")) == (0, len(RULE_FILES)), output
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("title", CASES)
 def test_an_alert_fires_and_ends_when_it_should(title, tmp_path):
-    kept = needed(alert_of(title))
+    alert, case, clock = CASES[title]
+    kept = needed(alert)
     (tmp_path / "rules.json").write_text(json.dumps({"groups": kept}), encoding="utf-8")
     document = {
         "rule_files": ["rules.json"],
-        "evaluation_interval": CASES[title][1]["interval"],
+        "evaluation_interval": clock["interval"],
         "group_eval_order": [group["name"] for group in kept],
-        "tests": [asked_of(title)],
+        "tests": [asked_of(alert, case, clock)],
     }
     (tmp_path / "test.json").write_text(json.dumps(document), encoding="utf-8")
     status, output = promtool("test", "rules", tmp_path / "test.json")
@@ -119,8 +104,8 @@ def test_an_alert_fires_and_ends_when_it_should(title, tmp_path):
 
 def test_the_description_of_a_drop_names_the_engine_and_says_how_far_it_dropped(tmp_path):
     labels = {"target": "chat", "model_name": "llama", "engine": "0", "instance": "gpu-1:7732"}
-    own = listed(*(f'{name}="{value}"' for name, value in labels.items()))
-    alert = next(alert for alert in alerts() if rule_id(alert) == "SpecDecodeSuddenDrop sudden")
+    own = ", ".join(f'{name}="{value}"' for name, value in labels.items())
+    alert = next(alert for alert in ALERTS if rule_id(alert) == "SpecDecodeSuddenDrop sudden")
     template = alert["annotations"]["description"]
     groups = json.loads(json.dumps(needed(alert)))
     groups[-1]["rules"][-1]["annotations"] = {"description": template}
@@ -152,6 +137,6 @@ def test_recorded_ratios_are_ratios_of_sums():
 
 
 def test_every_alert_of_every_kind_fires_in_a_case_and_is_silent_in_it():
-    assert {rule_id(alert_of(title)) for title in CASES} == {rule_id(alert) for alert in alerts()}
-    assert all(case["fires"] for case, _ in CASES.values())
-    assert [title for title, (case, _) in CASES.items() if '="fine' not in str([*series_of(case)])] == []
+    assert {rule_id(alert) for alert, _, _ in CASES.values()} == {rule_id(alert) for alert in ALERTS}
+    assert all(case["fires"] for _, case, _ in CASES.values())
+    assert [title for title, (_, case, _) in CASES.items() if '="fine' not in str([*series_of(case)])] == []
