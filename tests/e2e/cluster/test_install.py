@@ -24,15 +24,6 @@ MONITORING = {"servicemonitor", "prometheusrule"}
 KINDS = ("deploy", "statefulset", "service", "role", "podmonitor", *MONITORING)
 
 
-def there(cluster, namespace):
-    return {kind for kind in KINDS if cluster.get(kind, namespace)}
-
-
-def only(cluster, place, names):
-    """Wait until these objects are there and no others: what is deleted may be collected later."""
-    eventually(lambda: cluster.everything(place) == names)
-
-
 @pytest.mark.parametrize(
     ("values", "kinds", "upgraded", "changed", "name"),
     [
@@ -44,28 +35,28 @@ def only(cluster, place, names):
 def test_a_release_is_installed_upgraded_and_removed_without_a_trace(
     helm, cluster, namespace, values, kinds, upgraded, changed, name
 ):
-    place = namespace()
-    before = cluster.everything(place)
-    helm("install", "one", chart=str(CHART), namespace=place, values=values)
-    assert there(cluster, place) == kinds
-    helm("upgrade", "one", chart=str(CHART), namespace=place, values=upgraded)
-    assert there(cluster, place) == changed
-    assert name in cluster.get("configmap", place)
-    helm("uninstall", "one", namespace=place)
-    only(cluster, place, before)
+    before = cluster.everything(namespace)
+    helm("install", "one", chart=str(CHART), namespace=namespace, values=values)
+    assert {kind for kind in KINDS if cluster.get(kind, namespace)} == kinds
+    helm("upgrade", "one", chart=str(CHART), namespace=namespace, values=upgraded)
+    assert {kind for kind in KINDS if cluster.get(kind, namespace)} == changed
+    assert name in cluster.get("configmap", namespace)
+    helm("uninstall", "one", namespace=namespace)
+    # What is deleted may be collected later.
+    eventually(lambda: cluster.everything(namespace) == before)
 
 
 def test_helm_test_runs_its_pod_and_removes_it(helm, cluster, namespace):
     """No node runs its image: the test sets that it succeeded."""
-    place, name = namespace(), "one-spec-decode-exporter-test"
-    helm("install", "one", chart=str(CHART), namespace=place, values={"mode": "fleet"})
+    name = "one-spec-decode-exporter-test"
+    helm("install", "one", chart=str(CHART), namespace=namespace, values={"mode": "fleet"})
     with ThreadPoolExecutor(1) as background:
-        told = background.submit(helm, "test", "one", namespace=place, timeout="300s")
-        eventually(lambda: name in cluster.get("pod", place))
-        cluster.set_status(name, place, phase="Succeeded")
+        told = background.submit(helm, "test", "one", namespace=namespace, timeout="300s")
+        eventually(lambda: name in cluster.get("pod", namespace))
+        cluster.set_status(name, namespace, phase="Succeeded")
         assert told.result()
-    eventually(lambda: name not in cluster.get("pod", place))
-    helm("uninstall", "one", namespace=place)
+    eventually(lambda: name not in cluster.get("pod", namespace))
+    helm("uninstall", "one", namespace=namespace)
 
 
 def test_the_command_of_the_readme_is_a_pod_that_observes_once_and_is_never_restarted(cluster, namespace):
@@ -75,9 +66,9 @@ def test_the_command_of_the_readme_is_a_pod_that_observes_once_and_is_never_rest
     words = shlex.split(line.replace("<your registry>", "r.example.org"))[1:]
     assert {"--rm", "--attach", "--restart=Never"} <= set(words)
     words = [word for word in words if word not in {"--rm", "--attach"}]
-    at, place = words.index("--"), namespace()
-    cluster.run(*words[:at], f"--namespace={place}", *words[at:])
-    spec = cluster.get("pod", place)["observe"]["spec"]
+    at = words.index("--")
+    cluster.run(*words[:at], f"--namespace={namespace}", *words[at:])
+    spec = cluster.get("pod", namespace)["observe"]["spec"]
     (container,) = spec["containers"]
     assert spec["restartPolicy"] == "Never"
     assert "command" not in container, "the image's entry point is the program"
