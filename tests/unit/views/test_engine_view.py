@@ -16,15 +16,11 @@ from tests.fakes.engines import WALL
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
 
 
-@pytest.fixture(scope="module")
-def view(busy):
-    return EngineView(labels=LABELS, snapshot=busy)
-
-
-def test_a_window_is_shown_with_its_bounds(view):
+def test_a_window_is_shown_with_its_bounds(busy):
+    view = EngineView(labels=LABELS, snapshot=busy)
     short, long = view.windows
     assert view.longest == long
-    assert EngineView(labels=LABELS, snapshot=view.snapshot, shown=("5m",)).windows == (long,)
+    assert EngineView(labels=LABELS, snapshot=busy, shown=("5m",)).windows == (long,)
     assert (short.window, long.window, long.partial) == ("30s", "5m", False)
     for window in (short, long):
         for name in ("draft_acceptance_ratio", "acceptance_length_tokens", "estimated_speedup_ratio"):
@@ -36,7 +32,8 @@ def test_a_window_is_shown_with_its_bounds(view):
     assert view.latency_seconds["queue"].p50 == pytest.approx(0.1)
 
 
-def test_the_evaluated_window_says_what_the_verdict_is_about(view, busy):
+def test_the_evaluated_window_says_what_the_verdict_is_about(busy):
+    view = EngineView(labels=LABELS, snapshot=busy)
     long, evaluated = view.windows[-1], view.evaluated
     assert (evaluated.basis, evaluated.seconds, evaluated.early) == ("longest", long.seconds, False)
     assert evaluated.since is None
@@ -45,7 +42,8 @@ def test_the_evaluated_window_says_what_the_verdict_is_about(view, busy):
     assert view.pays_share_ratio == busy.evaluation.pays_share_ratio is not None
 
 
-def test_depths_mark_the_recommended_one_and_those_beyond_k(view):
+def test_depths_mark_the_recommended_one_and_those_beyond_k(busy):
+    view = EngineView(labels=LABELS, snapshot=busy)
     assert [depth.tokens for depth in view.depths if depth.recommended] == [view.recommended_tokens]
     assert all(depth.extrapolated == (depth.tokens > view.configured_tokens) for depth in view.depths)
 

@@ -25,21 +25,18 @@ BASELINE = BaselineSummary(
 )
 
 
-@pytest.fixture(name="view")
-def view_fixture(busy):
-    def view(counts=(200, 400, 400), **changed):
-        known = replace(busy.evaluation.known, latency_baseline=replace(BASELINE, **changed))
-        windows = [
-            replace(its.window, total=its.total._replace(prompt_tokens=500 * its.total.first_tokens))
-            for its in busy.evaluation.windows
-        ]
-        return latency_comparison_view(Evaluation(windows, known, {TOKEN: Buckets((0.1, 1.0, inf), counts)}))
-
-    return view
+def view(busy, counts=(200, 400, 400), **changed):
+    """Compare the busy engine, with these counts of latencies, with a changed baseline."""
+    known = replace(busy.evaluation.known, latency_baseline=replace(BASELINE, **changed))
+    windows = [
+        replace(its.window, total=its.total._replace(prompt_tokens=500 * its.total.first_tokens))
+        for its in busy.evaluation.windows
+    ]
+    return latency_comparison_view(Evaluation(windows, known, {TOKEN: Buckets((0.1, 1.0, inf), counts)}))
 
 
-def test_each_quantile_has_a_ratio_with_bounds_or_the_reason_why_not(view):
-    found = view((200, 300, 300))
+def test_each_quantile_has_a_ratio_with_bounds_or_the_reason_why_not(busy):
+    found = view(busy, (200, 300, 300))
     assert (found.baseline, found.reason, found.text) == (BASELINE.name, None, "")
     assert found.latencies.keys() == {TOKEN}
     half, most, nearly_all = found.latencies[TOKEN].values()
@@ -72,7 +69,7 @@ def test_a_ratio_has_no_more_digits_than_the_buckets_allow(bounds, text):
         ({"prompt_tokens": 50.0}, "prompts"),
     ],
 )
-def test_a_baseline_of_other_traffic_has_no_ratio_and_says_which_traffic(view, changed, reason):
-    found = view(**changed)
+def test_a_baseline_of_other_traffic_has_no_ratio_and_says_which_traffic(busy, changed, reason):
+    found = view(busy, **changed)
     assert found.text == f"Not comparable with the {reason} of that time."
     assert found.latencies == {}

@@ -31,15 +31,12 @@ def evaluated(polls):
     return WindowEvaluation(window, knowledge())
 
 
-def falling():
-    """Minutes at 6 requests, and minutes at 40 of which fewer tokens are accepted."""
+def test_each_load_has_its_own_length_with_bounds():
+    """Of minutes at 40 requests fewer tokens are accepted than of those at 6."""
     chance = random.Random(1)
     minutes = [(6, 80), (40, 40), (6, 80), (40, 40), (6, 80)]
-    return [poll(running, mean + chance.randint(-9, 9)) for running, mean in minutes for _ in range(60)]
-
-
-def test_each_load_has_its_own_length_with_bounds():
-    low, high = lengths_by_load(evaluated(falling()))
+    polls = [poll(running, mean + chance.randint(-9, 9)) for running, mean in minutes for _ in range(60)]
+    low, high = lengths_by_load(evaluated(polls))
     assert (low.first, low.last, high.first, high.last) == (4, 7, 32, 63)
     assert (low.drafts, high.drafts) == pytest.approx((18_000, 12_000), rel=0.1)
     assert low.length.lower < 1.8 < low.length.upper < 1.9

@@ -29,16 +29,12 @@ BY_LOAD = SpeculationSetting(4, SCHEDULE, True, BANDS, CostSource.MEASURED, LOAD
 EAGLE = Speculation("eagle3", "configured", "org/draft", 4)
 
 
-@pytest.fixture(name="shown")
-def fixture_shown(busy):
-    def shown(setting, speculation=EAGLE, action=Action.KEEP):
-        return setting_view(advised(busy, setting, speculation, action))
-
-    return shown
+def shown(busy, setting, speculation=EAGLE, action=Action.KEEP):
+    return setting_view(advised(busy, setting, speculation, action))
 
 
-def test_the_flag_has_the_method_the_model_and_a_schedule_that_the_exporter_reads_again(shown):
-    view = shown(BY_LOAD)
+def test_the_flag_has_the_method_the_model_and_a_schedule_that_the_exporter_reads_again(busy):
+    view = shown(busy, BY_LOAD)
     flag = json.loads(view.speculative_config)
     again = batch_schedule(flag.pop("num_speculative_tokens_per_batch_size"))
     assert again == BY_LOAD.schedule
@@ -63,46 +59,46 @@ def test_the_flag_has_the_method_the_model_and_a_schedule_that_the_exporter_read
         (Speculation("dflash", draft_model="d/flash", drafts_in_parallel=True), {"method": "dflash", "model": "d/flash"}),
     ],
 )  # fmt: skip
-def test_what_is_unknown_or_unsafe_is_left_out(shown, speculation, named):
-    view = shown(BY_LOAD, speculation)
+def test_what_is_unknown_or_unsafe_is_left_out(busy, speculation, named):
+    view = shown(busy, BY_LOAD, speculation)
     keys = json.loads(view.speculative_config)
     assert view.complete is (named is not None)
     assert {key: keys[key] for key in keys if not key.startswith("num_")} == (named or {})
 
 
-def test_the_text_says_what_to_set_and_why(shown):
-    assert shown(BY_LOAD).text == (
+def test_the_text_says_what_to_set_and_why(busy):
+    assert shown(busy, BY_LOAD).text == (
         "Draft 4 tokens up to 31 running requests and none from 32. The cost is measured on this engine, at 2 to "
         "64 running requests; below them that of the lowest counts."
     )
 
 
-def test_no_speculation_has_no_flag(shown):
+def test_no_speculation_has_no_flag(busy):
     band = LoadBand(1, 64, 0, 1.0, 0.0, 4, 0.8)
-    view = shown(SpeculationSetting(0, bands=(band,), is_change=True))
+    view = shown(busy, SpeculationSetting(0, bands=(band,), is_change=True))
     assert (view.tokens, view.speculative_config, view.complete) == (0, "", False)
     assert view.text.startswith("Switch speculation off: at no known load")
 
 
-def test_an_unknown_setting_says_what_to_measure(shown):
-    view = shown(UNKNOWN_SETTING, action=Action.MEASURE_COST)
+def test_an_unknown_setting_says_what_to_measure(busy):
+    view = shown(busy, UNKNOWN_SETTING, action=Action.MEASURE_COST)
     assert (view.tokens, view.speculative_config, view.schedule, view.bands) == (None, "", (), ())
     assert view.text.startswith("To know it: ")
     assert view.measure == f"For draft tokens by load, measure the cost at several loads. {view.text}"
-    assert shown(UNKNOWN_SETTING, action=Action.COLLECT).measure == ""
+    assert shown(busy, UNKNOWN_SETTING, action=Action.COLLECT).measure == ""
 
 
-def test_in_a_pause_of_the_schedule_the_text_has_the_time_of_the_acceptance(shown, busy):
+def test_in_a_pause_of_the_schedule_the_text_has_the_time_of_the_acceptance(busy):
     pause = Pause(8, busy.evaluation.known.wall - 7260.0)
-    view = shown(replace(BY_LOAD, pause=pause), action=Action.COLLECT)
+    view = shown(busy, replace(BY_LOAD, pause=pause), action=Action.COLLECT)
     assert view.text.endswith(
         "Nothing is drafted now: the acceptance is that of 12:17:30 UTC, 2 h 1 min ago."
     )
     assert (view.paused_from, view.drafted_time, view.measure) == (8, pause.drafted, "")
 
 
-def test_in_a_pause_without_any_acceptance_the_text_says_how_to_measure_it(shown):
-    view = shown(SpeculationSetting(pause=Pause(8, None)), action=Action.COLLECT)
+def test_in_a_pause_without_any_acceptance_the_text_says_how_to_measure_it(busy):
+    view = shown(busy, SpeculationSetting(pause=Pause(8, None)), action=Action.COLLECT)
     assert view.measure == (
         "Acceptance is unknown: from 8 running requests the schedule drafts nothing, and no drafts were seen at "
         "another load. To measure it, let fewer than 8 requests run for some minutes, or schedule 1 token from 8 "
@@ -110,8 +106,8 @@ def test_in_a_pause_without_any_acceptance_the_text_says_how_to_measure_it(shown
     )
 
 
-def test_the_document_of_a_saved_setting_is_read_again(shown):
+def test_the_document_of_a_saved_setting_is_read_again(busy):
     pause = replace(BY_LOAD, pause=Pause(8, 5.0))
     for setting in (BY_LOAD, UNKNOWN_SETTING, pause):
-        view = shown(setting)
+        view = shown(busy, setting)
         assert SettingView.model_validate_json(view.model_dump_json()) == view
