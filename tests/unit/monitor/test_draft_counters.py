@@ -27,17 +27,7 @@ def plain(tokens, *, steps=None, first=20, **more):
     return sample(generation_tokens=tokens + first, first_tokens=first, decode_steps=steps, **more)
 
 
-def complete(counters, page, front_end="", **speculation):
-    return counters.complete(page, Speculation(**speculation), front_end)
-
-
-def drafting(*samples, **more):
-    counters = DraftCounters()
-    for each in samples:
-        complete(counters, each, **more)
-    return counters.drafting
-
-
+UNTOLD = Speculation()
 DRAFTED = sample("vllm", 10, 40, 20)
 ZERO = {"generation_tokens": 200, "decode_nanoseconds": 30 * 10**9}
 
@@ -96,7 +86,11 @@ ZERO = {"generation_tokens": 200, "decode_nanoseconds": 30 * 10**9}
     ],
 )  # fmt: skip
 def test_an_engine_speculates_or_not_or_it_is_unknown(samples, more, state):
-    assert drafting(*samples, **more) is state
+    settings = {name: value for name, value in more.items() if name != "front_end"}
+    counters = DraftCounters()
+    for each in samples:
+        counters.complete(each, Speculation(**settings), more.get("front_end", ""))
+    assert counters.drafting is state
 
 
 # Drafts that a page does not count
@@ -115,36 +109,36 @@ def test_an_engine_speculates_or_not_or_it_is_unknown(samples, more, state):
     ],
 )  # fmt: skip
 def test_drafts_and_their_tokens_follow_from_each_other_if_each_draft_has_k(speculation, drafts):
-    counters = DraftCounters()
-    untold = complete(counters, sample("vllm", 100, None, 200, positions=(120, 80)), **speculation)
+    counters, settings = DraftCounters(), Speculation(**speculation)
+    untold = counters.complete(sample("vllm", 100, None, 200, positions=(120, 80)), settings, "")
     assert untold[Counter.DRAFT_TOKENS] == (drafts and 100 * (400 // drafts))
-    counted = complete(counters, sample("vllm", None, 401, 200, positions=(120, 80)), **speculation)
+    counted = counters.complete(sample("vllm", None, 401, 200, positions=(120, 80)), settings, "")
     assert counted[Counter.DRAFTS] == drafts
     assert (counted[Counter.DRAFT_TOKENS], counters.drafting) == (401, Drafting.DRAFTS)
-    known = complete(counters, sample("vllm", 99, 401, 200), **speculation)
+    known = counters.complete(sample("vllm", 99, 401, 200), settings, "")
     assert known[Counter.DRAFTS] == 99
 
 
 def test_accepted_tokens_are_those_of_all_positions():
     counters = DraftCounters()
-    counted = complete(counters, sample("vllm", 100, 400, None, positions=(120, 80)))
+    counted = counters.complete(sample("vllm", 100, 400, None, positions=(120, 80)), UNTOLD, "")
     assert counted[Counter.ACCEPTED_TOKENS] == 200
-    beyond = complete(counters, sample("vllm", 100, 400, None, positions=(1,) * MAX_POSITIONS))
+    beyond = counters.complete(sample("vllm", 100, 400, None, positions=(1,) * MAX_POSITIONS), UNTOLD, "")
     assert beyond[Counter.ACCEPTED_TOKENS] is None
 
 
 def test_the_iterations_of_an_engine_that_counts_ended_requests_give_no_drafts():
     ended = sample("tensorrt_llm", None, 400, 200)
-    assert complete(DraftCounters(), ended, method="eagle3", tokens=4)[Counter.DRAFTS] is None
+    assert DraftCounters().complete(ended, Speculation("eagle3", tokens=4), "")[Counter.DRAFTS] is None
 
 
 def test_settings_that_arrive_later_begin_again_and_those_that_stay_do_not():
     """Else all drafts of the process would be new."""
     counters = DraftCounters()
-    complete(counters, sample("vllm", None, 400, 200))
+    counters.complete(sample("vllm", None, 400, 200), UNTOLD, "")
     begins = []
     for drafted in (404, 408):
-        complete(counters, sample("vllm", None, drafted, 200), method="mtp", tokens=4)
+        counters.complete(sample("vllm", None, drafted, 200), Speculation("mtp", tokens=4), "")
         begins.append(counters.begins_again)
     assert begins == [True, False]
 
@@ -153,8 +147,8 @@ def test_settings_that_arrive_later_begin_again_and_those_that_stay_do_not():
 def test_counters_that_an_allow_list_has_from_now_on_begin_again(drafts, begins_again):
     """A first draft that creates its counter is new; more than the tokens since the last poll are not."""
     counters = DraftCounters()
-    complete(counters, sample("vllm", generation_tokens=5000))
-    complete(counters, sample("vllm", drafts, 4 * drafts, drafts, generation_tokens=5200))
+    counters.complete(sample("vllm", generation_tokens=5000), UNTOLD, "")
+    counters.complete(sample("vllm", drafts, 4 * drafts, drafts, generation_tokens=5200), UNTOLD, "")
     assert counters.begins_again is begins_again
 
 
@@ -192,16 +186,17 @@ def tokens_as_steps(accepted, *, steps=None, drafts=1000, first=20, **more):
 )
 def test_a_server_that_counts_each_token_as_a_step_has_its_tokens_less_the_accepted_ones(page, steps):
     counters = DraftCounters()
-    counted = complete(counters, page)
+    counted = counters.complete(page, UNTOLD, "")
     assert counted[Counter.DECODE_STEPS] == steps
     assert counters.counts_tokens is (steps != page[Counter.DECODE_STEPS])
 
 
 def test_quantiles_of_steps_are_absent_if_each_token_is_one():
     buckets = dict.fromkeys((Latency.DECODE_STEP, Latency.TIME_TO_FIRST_TOKEN), Buckets((1.0,), (5,)))
-    counted = complete(DraftCounters(), tokens_as_steps(800, latencies=buckets))
+    counted = DraftCounters().complete(tokens_as_steps(800, latencies=buckets), UNTOLD, "")
     assert counted.latencies.keys() == {Latency.TIME_TO_FIRST_TOKEN}
-    assert complete(DraftCounters(), tokens_as_steps(800, steps=1000, latencies=buckets)).latencies == buckets
+    page = tokens_as_steps(800, steps=1000, latencies=buckets)
+    assert DraftCounters().complete(page, UNTOLD, "").latencies == buckets
 
 
 def test_steps_stay_those_of_tokens_in_a_new_process_until_its_counters_say_otherwise():
@@ -213,7 +208,7 @@ def test_steps_stay_those_of_tokens_in_a_new_process_until_its_counters_say_othe
         tokens_as_steps(10),
         tokens_as_steps(900, steps=1000),
     ):
-        complete(counters, page)
+        counters.complete(page, UNTOLD, "")
         begins.append((counters.counts_tokens, counters.begins_again))
     assert begins == [(False, False), (True, True), (True, False), (False, True)]
 
@@ -224,4 +219,4 @@ def test_steps_stay_those_of_tokens_in_a_new_process_until_its_counters_say_othe
 def test_the_steps_of_recorded_servers_are_theirs(name):
     reading = SampleReader().read((PAGES / name).read_bytes(), with_latencies=False)
     for page in reading.samples.values():
-        assert complete(DraftCounters(), page) == page
+        assert DraftCounters().complete(page, UNTOLD, "") == page

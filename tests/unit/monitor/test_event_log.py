@@ -1,7 +1,8 @@
 """Event log: identifiers, gaps of slow readers, their rate, and what the API must not show."""
 
+from unittest.mock import Mock
+
 import pytest
-from structlog.testing import capture_logs
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor import event_log
@@ -12,22 +13,9 @@ WALL = 1_790_000_000.0
 ENGINE = {"target": "one", "model_name": "m", "engine": "0"}
 
 
-@pytest.fixture
-def log(clock):
-    return EventLog("a1", clock.monotonic, capacity=5)
-
-
-@pytest.fixture
-def logs():
-    with capture_logs() as logs:
-        yield logs
-
-
 def fill(log, number, target="one"):
     for n in range(1, number + 1):
-        log.record(
-            Event("engine_reset", {"n": n}), WALL + n, {"target": target, "model_name": "m", "engine": "0"}
-        )
+        log.record(Event("engine_reset", {"n": n}), WALL + n, {**ENGINE, "target": target})
 
 
 @pytest.mark.parametrize(
@@ -42,7 +30,8 @@ def fill(log, number, target="one"):
         (3, "b2-2", [1, 2, 3], True),
     ],
 )
-def test_a_reader_gets_the_events_after_the_last_one_and_is_told_of_a_gap(log, kept, since, found, gap):
+def test_a_reader_gets_the_events_after_the_last_one_and_is_told_of_a_gap(clock, kept, since, found, gap):
+    log = EventLog("a1", clock.monotonic, capacity=5)
     fill(log, kept)
     events, is_gap = log.since(since)
     assert ([event.id for event in events], is_gap) == ([f"a1-{n}" for n in found], gap)
@@ -54,13 +43,15 @@ def test_a_reader_gets_the_events_after_the_last_one_and_is_told_of_a_gap(log, k
 @pytest.mark.parametrize(
     "identifier", ["", "3", "a1-", "a1-x", "-3", "a1-3 ", "A1-3", "a1-३", "a1-" + "9" * 16]
 )
-def test_an_invalid_identifier_is_rejected(log, identifier):
+def test_an_invalid_identifier_is_rejected(clock, identifier):
+    log = EventLog("a1", clock.monotonic, capacity=5)
     fill(log, 3)
     with pytest.raises(ValueError, match="is not the id of an event"):
         log.since(identifier)
 
 
-def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
+def test_an_event_has_the_same_content_in_the_log_and_for_readers(clock, logs):
+    log = EventLog("a1", clock.monotonic, capacity=5)
     fields = {"kind": "sudden", "length": 1.5, "since": "", "accepted_by_position": [3, 2]}
     log.record(Event("acceptance_dropped", fields), WALL, ENGINE)
     log.record(Event("state_changed", {"state": "unreachable"}, bad=True), WALL, {"target": "one"})
@@ -71,9 +62,8 @@ def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
         WALL, "acceptance_dropped", True, "one", "m", "0",
     )  # fmt: skip
     assert (second.bad, second.model_name, third.bad, third.target) == (True, None, False, "two")
-    labels = {"target": "one", "model_name": "m", "engine": "0"}
     assert logs == [
-        {"event": "acceptance_dropped", "log_level": "warning", "event_id": "a1-1", **labels, **fields},
+        {"event": "acceptance_dropped", "log_level": "warning", "event_id": "a1-1", **ENGINE, **fields},
         {
             "event": "state_changed",
             "log_level": "warning",
@@ -106,12 +96,8 @@ def test_there_is_a_burst_then_a_rate_and_what_it_omits_is_counted(logs, clock, 
 
 def test_an_internal_error_of_an_engine_is_an_event_and_only_the_log_has_its_text(logs, clock):
     shared = Shared(clock)
-    item, secret = {"target": "one", "model_name": "m", "engine": "0", "zone": "a"}, ValueError("secret")
-
-    def fails():
-        raise secret
-
-    shared.engine_errors.attempt("evaluation", item, fails)
+    secret = ValueError("secret")
+    shared.engine_errors.attempt("evaluation", {**ENGINE, "zone": "a"}, Mock(side_effect=secret))
     (failed,) = shared.events.kept
     assert (failed.type, failed.bad, failed.engine, failed.fields) == (
         "internal_error", True, "0", {"part": "evaluation"},

@@ -26,14 +26,10 @@ from tests.fakes.simulated import Server
 async def fleet(clock, network):
     for name in "abc":
         network.servers[f"{name}:1"] = Server(clock, "steady", running=60)
-    fleet = new_fleet(clock)
+    fleet = Fleet(Config.model_validate({}), Shared(clock))
     yield fleet
     await fleet.stop()
     await fleet.close()
-
-
-def new_fleet(clock, **config):
-    return Fleet(Config.model_validate(config), Shared(clock))
 
 
 def targets(*names, **more):
@@ -87,33 +83,6 @@ async def test_a_list_that_a_later_one_replaces_at_once_is_not_followed(fleet, c
 # The limit on engines of all targets
 
 
-def found(way: str, number: int, key: str = "") -> list[Target]:
-    return [
-        Target(
-            f"http://{way}-{place}:8000/metrics",
-            f"{way}-{place}",
-            discovery=way,
-            found_by="" if way == "static" else key or way,
-        )
-        for place in range(number)
-    ]
-
-
-async def watched(fleet, *targets: list[Target]) -> Counter[str]:
-    """Follow the targets; return how many of them are watched, by way of discovery."""
-    fleet.follow([target for some in targets for target in some])
-    await until(lambda: not fleet._background._tasks)
-    return Counter(watch.target.discovery for watch in fleet)
-
-
-@pytest.fixture
-async def small(clock):
-    fleet = new_fleet(clock, limits={"engines": 20})
-    yield fleet
-    await fleet.stop()
-    await fleet.close()
-
-
 @pytest.mark.parametrize(
     ("numbers", "kept"),
     [
@@ -123,16 +92,25 @@ async def small(clock):
         ({"http": 15, "dns": 15}, {"http": 15, "dns": 5}),
     ],
 )
-async def test_beyond_the_limit_configured_targets_come_first(small, numbers, kept):
-    assert await watched(small, *(found(way, number) for way, number in numbers.items())) == kept
-    assert small.not_monitored == sum(numbers.values()) - 20
+async def test_beyond_the_limit_configured_targets_come_first(clock, numbers, kept):
+    fleet = Fleet(Config.model_validate({"limits": {"engines": 20}}), Shared(clock))
+    found = []
+    for way, number in numbers.items():
+        names, key = [f"{way}-{place}" for place in range(number)], "" if way == "static" else way
+        found += targets(*names, discovery=way, found_by=key)
+    fleet.follow(found)
+    await until(lambda: not fleet._background._tasks)
+    assert Counter(watch.target.discovery for watch in fleet) == kept
+    assert fleet.not_monitored == len(found) - 20
+    await fleet.stop()
+    await fleet.close()
 
 
 @pytest.mark.parametrize(("number", "level"), [(MANY_TARGETS, "info"), (MANY_TARGETS + 1, "debug")])
 async def test_many_targets_start_in_one_line_and_their_news_are_debug_lines_for_a_minute(
     clock, number, level
 ):
-    fleet = new_fleet(clock)
+    fleet = Fleet(Config.model_validate({}), Shared(clock))
     with capture_logs() as logs:
         await follow(fleet, clock, targets(*(f"n{place}" for place in range(number))))
         await fleet.stop()
