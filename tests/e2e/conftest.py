@@ -55,9 +55,11 @@ def _ports():
 free_port = functools.partial(next, _ports())
 
 
-def fetch(url, method="GET", **headers):
-    """Return status, headers and body, whatever the status is."""
-    request = urllib.request.Request(url, method=method, headers=headers)
+def fetch(url, method="GET", body=None, **headers):
+    """Return status, headers and body, whatever the status is; ``body`` is what is sent, as JSON."""
+    sent = None if body is None else json.dumps(body).encode()
+    headers |= {} if body is None else {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, sent, headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=CEILING) as answer:
             return answer.status, answer.headers, answer.read().decode()
@@ -104,21 +106,12 @@ class Running:
         return self.log_path.read_text(encoding="utf-8")
 
     def wait_for(self, url):
-        """Wait until the URL is answered with 200."""
-
-        def answers():
-            assert self.process.poll() is None, f"{self.name} has ended:\n{self.log}"
-            return fetch(url)[0] == 200
-
-        eventually(answers)
+        """Wait until the URL is answered with 200; fail when the process ends before."""
+        eventually(lambda: self.process.poll() is not None or fetch(url)[0] == 200, what=url)
+        assert self.process.poll() is None, f"{self.name} has ended:\n{self.log}"
 
     def signal(self, number):
         self.process.send_signal(number)
-
-    def waited_for_cpu(self):
-        """Return the seconds that its main thread was ready to run and another program had the processor."""
-        _, waited, _ = Path(f"/proc/{self.process.pid}/schedstat").read_text().split()
-        return int(waited) / 1e9
 
     def stop(self, patience=CEILING):
         """Send SIGTERM; return the exit status and the seconds until the end, or kill it when that takes too long."""
@@ -182,7 +175,12 @@ class Prometheus(Running):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         path = folder / f"{name}.json"
-        path.write_text(json.dumps(config or self._scraping(jobs)))
+        scraped = [
+            {"job_name": job, "static_configs": [{"targets": targets}]}
+            for job, targets in (jobs or {}).items()
+        ]
+        often = {"scrape_interval": "2s", "scrape_timeout": "2s"}
+        path.write_text(json.dumps(config or {"global": often, "scrape_configs": scraped}))
         super().__init__(
             name,
             [
@@ -193,15 +191,6 @@ class Prometheus(Running):
             ],
             folder,
         )
-
-    @staticmethod
-    def _scraping(jobs):
-        return {
-            "global": {"scrape_interval": "2s", "scrape_timeout": "2s"},
-            "scrape_configs": [
-                {"job_name": job, "static_configs": [{"targets": targets}]} for job, targets in jobs.items()
-            ],
-        }
 
     def query(self, expression):
         """Return the samples of an instant query as pairs of labels and value."""

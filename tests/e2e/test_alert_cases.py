@@ -5,63 +5,43 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.mistakes import ConfigError, Problem
-from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.metrics.page import MetricsPage
 from tests.contract.promql import promtool
 from tests.contract.rules.alert_cases import CASES, SERIES, Case
-from tests.fakes.moved_fleet import TURNS, WALL, MovedFleet, Server, running
+from tests.fakes.moved_fleet import TURNS, WALL, Server, running
 
 _ALLOWED_ERRORS = {"reload_failed"}
 
 Series = list[dict[str, str]]  # as promtool reads them: each with its name and labels, and its values
 
 
-class _Recording:
-    """The samples of every series of an exporter, by the number of the scrape."""
-
-    def __init__(self, labels: Mapping[str, str]) -> None:
-        self._labels = ",".join(f'{label}="{text}"' for label, text in labels.items())
-        self._samples: dict[str, dict[int, float]] = defaultdict(dict)
-
-    def add(self, scrape: int, page: str) -> None:
-        for line in page.splitlines():
-            series, _, value = line.rpartition(" ")
-            name, _, own = series.partition("{")
-            if name in SERIES:
-                labels = f"{self._labels},{own}" if own else f"{self._labels}}}"
-                self._samples[f"{name}{{{labels}"][scrape] = float(value)
-
-    def written(self) -> Series:
-        return [{"series": name, "values": _values(name, samples)} for name, samples in self._samples.items()]
-
-
 def _values(name: str, samples: Mapping[int, float]) -> str:
-    """Return values in promtool's notation: its clock begins at 0, ``1x2`` is ``1 1 1``, and ``_x2`` is ``_ _``."""
+    """Return values in promtool's notation: its clock begins at 0, ``1x2`` is ``1 1 1``, and ``_x2`` is ``_ _``.
+
+    A count is written exactly, and any other number with six digits.
+    """
     past = WALL if "_timestamp_seconds{" in name else 0.0
     words: list[list[Any]] = []
-    seen = False
+    missing = "_"
     for scrape in range(max(samples) + 2):
-        value = samples.get(scrape)
-        seen = seen or value is not None
-        word = _number(value - past) if value is not None else "stale" if seen else "_"
+        word = missing
+        if scrape in samples:
+            value, missing = samples[scrape] - past, "stale"
+            word = f"{value:.17g}" if value.is_integer() else f"{value:.6g}"
         if words and words[-1][0] == word and word != "stale":
             words[-1][1] += 1
         else:
             words.append([word, 0])
     return " ".join(f"{word}x{more + (word == '_')}" if more else word for word, more in words)
-
-
-def _number(value: float) -> str:
-    """Write a count exactly, and any other number with six digits."""
-    return f"{value:.17g}" if value.is_integer() else f"{value:.6g}"
 
 
 def record(case: Case) -> Series:
@@ -70,39 +50,40 @@ def record(case: Case) -> Series:
         recordings = [asyncio.run(_record(case, *exporter)) for exporter in case.exporters()]
     errors = [entry for entry in logs if entry["log_level"] == "error"]
     assert [entry for entry in errors if entry["event"] not in _ALLOWED_ERRORS] == []
-    return [series for recording in recordings for series in recording.written()]
+    return [
+        {"series": name, "values": _values(name, samples)}
+        for recording in recordings
+        for name, samples in recording.items()
+    ]
 
 
-async def _record(case: Case, servers: Sequence[Server], labels: Mapping[str, str]) -> _Recording:
-    recording, config = _Recording(labels), case.config(servers)
-    configs = iter([config])
-    async with running(servers, lambda: _next(configs), telling=case.requests) as fleet:
+async def _record(
+    case: Case, servers: Sequence[Server], labels: Mapping[str, str]
+) -> dict[str, dict[int, float]]:
+    """Return the samples of every series of an exporter with these labels, by the number of the scrape."""
+    samples: dict[str, dict[int, float]] = defaultdict(dict)
+    scraped = ",".join(f'{label}="{text}"' for label, text in labels.items())
+    config = case.config(servers)
+    mistake = ConfigError([Problem("exporter.yml:1", "tagrets", "is not a key")])
+    async with running(servers, Mock(side_effect=[config, mistake]), telling=case.requests) as fleet:
         page = MetricsPage(lambda: config.metrics)
         for scrape in range(case.minutes * 60 // case.scrape):
             minute = scrape * case.scrape / 60
             if minute == case.mistake:
-                await _reload(fleet)
+                with pytest.raises(ConfigError):
+                    await fleet.service.reload()
             await fleet.network.send(fleet.service)
             if int(minute) not in range(*case.absent):
                 is_up = int(minute) not in range(*case.down)
                 text = page.text(await fleet.service.state.snapshot()) if is_up else ""
-                recording.add(scrape, f"up {int(is_up)}\n{text}")
+                for line in f"up {int(is_up)}\n{text}".splitlines():
+                    series, _, value = line.rpartition(" ")
+                    name, _, own = series.partition("{")
+                    if name in SERIES:
+                        all_labels = f"{{{scraped},{own}" if own else f"{{{scraped}}}"
+                        samples[name + all_labels][scrape] = float(value)
             await fleet.clock.advance(case.scrape, TURNS)
-    return recording
-
-
-def _next(configs: Iterator[Config]) -> Config:
-    for config in configs:
-        return config
-    raise ConfigError([Problem("exporter.yml:1", "tagrets", "is not a key")])
-
-
-async def _reload(fleet: MovedFleet) -> None:
-    try:
-        await fleet.service.reload()
-    except ConfigError:
-        return
-    raise AssertionError("the mistake was not noticed")
+    return samples
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import http.server
 import json
 import shutil
 import threading
-import urllib.request
 from datetime import UTC, datetime
 
 import pytest
@@ -49,9 +48,6 @@ def webhook():
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *_):
-            pass
-
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -61,8 +57,8 @@ def webhook():
 
 
 @pytest.fixture
-def alertmanager(e2e, webhook, tmp_path):
-    """A function that calls the API of a real Alertmanager."""
+def alertmanager(e2e, webhook, start, tmp_path):
+    """The address of the alerts in the API of a real Alertmanager."""
     if PROGRAM is None:
         pytest.skip(
             "Alertmanager is not installed: apt-get install prometheus-alertmanager, or another package"
@@ -72,40 +68,27 @@ def alertmanager(e2e, webhook, tmp_path):
     for receiver in config["receivers"]:
         receiver["webhook_configs"] = [{"url": webhook[0]}]
     (tmp_path / "config.json").write_text(json.dumps(config))
-    port = e2e.free_port()
-    flags = [
-        f"--web.listen-address=127.0.0.1:{port}",
-        f"--storage.path={tmp_path}",
-        "--cluster.listen-address=",
-    ]
-    program = e2e.Running(
-        "alertmanager", [PROGRAM, f"--config.file={tmp_path}/config.json", *flags], tmp_path
-    )
-    program.wait_for(f"http://127.0.0.1:{port}/-/ready")
-
-    def call(query="", alerts=None):
-        body = None if alerts is None else json.dumps(alerts).encode()
-        headers = {"Content-Type": "application/json"}
-        address = f"http://127.0.0.1:{port}/api/v2/alerts{query}"
-        with urllib.request.urlopen(urllib.request.Request(address, body, headers)) as answer:
-            return json.loads(answer.read() or "[]")
-
-    yield call
-    program.stop()
+    address = f"127.0.0.1:{e2e.free_port()}"
+    files = (f"--config.file={tmp_path}/config.json", f"--storage.path={tmp_path}")
+    command = [PROGRAM, *files, f"--web.listen-address={address}", "--cluster.listen-address="]
+    start(lambda folder: e2e.Running("alertmanager", command, folder)).wait_for(f"http://{address}/-/ready")
+    return f"http://{address}/api/v2/alerts"
 
 
 def test_one_cause_is_one_notification_at_its_receiver_and_its_end_is_told(alertmanager, webhook, e2e):
     _, told = webhook
     pairs = [{**alert, "cluster": str(number)} for number, pair in enumerate(PAIRS) for alert in pair]
     # The cause of the two drops comes last.
-    alertmanager(alerts=[{"labels": labels} for labels in (*SUDDEN, ALONE, ADVICE, *pairs, CRITICAL)])
+    alerts = [{"labels": labels} for labels in (*SUDDEN, ALONE, ADVICE, *pairs, CRITICAL)]
+    assert e2e.fetch(alertmanager, "POST", alerts)[0] == 200
     expected = [("night", CRITICAL), ("day", ALONE), ("advice", ADVICE)]
     e2e.eventually(lambda: all((receiver, "firing", labels) in told for receiver, labels in expected))
-    inhibited = [alert["labels"] for alert in alertmanager("?active=false&silenced=false")]
+    inhibited = json.loads(e2e.fetch(f"{alertmanager}?active=false&silenced=false")[2])
     consequences = [*SUDDEN, *pairs[1::2]]
-    assert {frozenset(labels.items()) for labels in inhibited} == {
+    assert {frozenset(alert["labels"].items()) for alert in inhibited} == {
         frozenset(labels.items()) for labels in consequences
     }
     assert not any(labels in consequences for _, _, labels in told)
-    alertmanager(alerts=[{"labels": CRITICAL, "endsAt": datetime.now(UTC).isoformat()}])
+    ended = [{"labels": CRITICAL, "endsAt": datetime.now(UTC).isoformat()}]
+    assert e2e.fetch(alertmanager, "POST", ended)[0] == 200
     e2e.eventually(lambda: ("night", "resolved", CRITICAL) in told)

@@ -5,6 +5,7 @@ is a 5xx, each has a status, a type and a body that the description knows, wrong
 """
 
 import json
+import re
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,33 +16,20 @@ schemathesis = pytest.importorskip("schemathesis", reason="make e2e installs it"
 validator = pytest.importorskip("openapi_spec_validator", reason="make e2e installs it")
 
 
-def demonstration(e2e, folder):
-    """The program beside a simulated server of its own."""
-    port = e2e.free_port()
-    address = ("--web.listen-address", f"127.0.0.1:{port}")
-    running = e2e.Running("exporter", [e2e.PROGRAM, "run", "--simulate", "drop", *address], folder)
-    running.port, running.url = port, f"http://127.0.0.1:{port}"
-    return running
+@pytest.fixture(scope="module")
+def exporter(start, e2e):
+    """The program beside a simulated server of its own that has drafted."""
+    address = f"127.0.0.1:{e2e.free_port()}"
+    command = [e2e.PROGRAM, "run", "--simulate", "drop", "--web.listen-address", address]
+    exporter = start(lambda folder: e2e.Running("demonstration", command, folder))
+    exporter.url = f"http://{address}"
+    drafted = re.compile("^spec_decode_drafts_total{.*} [1-9]", re.MULTILINE)
+    e2e.eventually(lambda: drafted.search(e2e.fetch(f"{exporter.url}/metrics")[2]))
+    return exporter
 
 
-@pytest.fixture(scope="module", name="exporter")
-def exporter_fixture(e2e, tmp_path_factory):
-    exporter = demonstration(e2e, tmp_path_factory.mktemp("api"))
-    try:
-        exporter.wait_for(f"{exporter.url}/-/ready")
-
-        def drafts():
-            engines = json.loads(e2e.fetch(f"{exporter.url}/api/v1/snapshot")[2])["engines"]
-            return engines and engines[0]["windows"][0]["counts"]["drafts"]
-
-        e2e.eventually(drafts)
-        yield exporter
-    finally:
-        exporter.stop()
-
-
-@pytest.fixture(scope="module", name="api")
-def api_fixture(exporter):
+@pytest.fixture(scope="module")
+def api(exporter):
     return schemathesis.openapi.from_url(f"{exporter.url}/api/v1/openapi.json")
 
 

@@ -38,11 +38,6 @@ CHANGING = scenario(
 DRAFTING = scenario(4)
 
 
-def truth(told):
-    """Return the speed-up that a simulated server has."""
-    return speedup(Scenario.model_validate(told), 300, 1800)
-
-
 @pytest.fixture(scope="module")
 def drafting(start, e2e, tmp_path_factory):
     """A server that drafts."""
@@ -68,21 +63,11 @@ def prometheus(start, e2e, stored, prometheus_tools):
     return start(e2e.PrometheusWithHistory, stored, name="whole")
 
 
-def observe(e2e, server, *flags, job="changing"):
-    words = [
-        e2e.PROGRAM,
-        "observe",
-        "--prometheus.url",
-        server.url,
-        "--since",
-        "4h",
-        "--match",
-        f'job="{job}"',
-    ]
-    return subprocess.run([*words, *flags], check=False, capture_output=True, text=True, timeout=e2e.CEILING)
-
-
-def engine_of(ended):
+def reported(e2e, server):
+    """Return the engine of the server that changes, in the report of its history as JSON."""
+    words = ["observe", "--prometheus.url", server.url, "--since", "4h", "--match", 'job="changing"']
+    command = [e2e.PROGRAM, *words, "--format", "json"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=e2e.CEILING)
     assert ended.returncode == 0, ended.stderr
     (engine,) = json.loads(ended.stdout)["history"]["engines"]
     return engine
@@ -90,8 +75,7 @@ def engine_of(ended):
 
 @pytest.fixture(scope="module")
 def engine(prometheus, e2e):
-    """The engine of the server that changes, in the report as JSON."""
-    return engine_of(observe(e2e, prometheus, "--format", "json"))
+    return reported(e2e, prometheus)
 
 
 @pytest.mark.parametrize(
@@ -103,32 +87,28 @@ def test_the_bounds_contain_the_truth(stored, engine, begin, end, told):
     edges = stored.start + begin * MINUTE, stored.start + end * MINUTE
     slots = [slot for slot in engine["slots"] if edges[0] <= slot["begin"] and slot["end"] <= edges[1]]
     longest = max((slot for slot in slots if slot["speedup"]), key=lambda slot: slot["seconds"])
-    exact = truth(told)
+    exact = speedup(Scenario.model_validate(told), 300, 1800)
     assert longest["speedup"]["lower"] <= exact <= longest["speedup"]["upper"]
     # The guess of a regression over polls has an error of some percent, within its bounds.
     assert longest["speedup"]["value"] == pytest.approx(exact, rel=0.08)
 
 
-def test_victoriametrics_has_the_same_history(start, stored, engine, e2e):
+def test_victoriametrics_has_the_same_history(start, stored, engine, e2e, tmp_path):
     """It keeps times in milliseconds."""
     if shutil.which("victoria-metrics") is None:
         pytest.skip("VictoriaMetrics is not installed: apt-get install victoria-metrics")
 
-    class Victoria(e2e.Running):
-        def __init__(self, folder):
-            port = e2e.free_port()
-            self.url = f"http://127.0.0.1:{port}"
-            words = ["victoria-metrics", f"-storageDataPath={folder / 'victoria'}", "-retentionPeriod=1y"]
-            super().__init__("victoria", [*words, f"-httpListenAddr=127.0.0.1:{port}"], folder)
-            self.wait_for(f"{self.url}/health")
-
-    victoria = start(Victoria)
+    address = f"127.0.0.1:{e2e.free_port()}"
+    words = ["victoria-metrics", f"-storageDataPath={tmp_path}", "-retentionPeriod=1y"]
+    victoria = start(lambda folder: e2e.Running("victoria", [*words, f"-httpListenAddr={address}"], folder))
+    victoria.url = f"http://{address}"
+    victoria.wait_for(f"{victoria.url}/health")
     lines = (line.rsplit(" ", 1) for line in stored.open_metrics().splitlines()[:-1])
     text = "".join(f"{sample} {round(1000 * float(moment))}\n" for sample, moment in lines)
     imported = urllib.request.Request(f"{victoria.url}/api/v1/import/prometheus", text.encode())
     urllib.request.urlopen(imported).close()
     urllib.request.urlopen(f"{victoria.url}/internal/force_flush").close()
-    found = engine_of(observe(e2e, victoria, "--format", "json"))
+    found = reported(e2e, victoria)
     assert found["summary"]["speedup"] == pytest.approx(engine["summary"]["speedup"])
     assert len(found["slots"]) == len(engine["slots"])
 
@@ -151,7 +131,8 @@ def test_an_exporter_takes_the_baseline_of_a_server_that_drafts_from_its_history
     low, high = (cost["fixed_cost_ratio"] + 4 * cost[f"draft_cost_ratio_{end}"] for end in ("lower", "upper"))
     assert low <= 4 * exact <= high
     bounds = engine["evaluated"]["estimated_speedup_ratio"]
-    assert bounds["lower"] <= truth(DRAFTING) <= bounds["upper"]
+    speedup_ratio = speedup(Scenario.model_validate(DRAFTING), 300, 1800)
+    assert bounds["lower"] <= speedup_ratio <= bounds["upper"]
     assert engine["evaluated"]["end_to_end_speedup_ratio"]["basis"] == "baseline"
     (line,) = [line for line in exporter.log.splitlines() if "baseline_read" in line]
     assert "min without speculation on " in line

@@ -47,33 +47,20 @@ def worst(name):
     return next(iter(BY_NAME[name].worst.values()))()
 
 
-def reordered(body):
-    """Return a page in four orders, so that no poll finds the layout of the last one."""
+def reordered(name):
+    """Return the worst page of a row in four orders, so that no poll finds the layout of the last one."""
+    body = worst(name)
     lines = body.splitlines(keepends=True)
     return [body, *(b"".join(random.Random(seed).sample(lines, len(lines))) for seed in range(3))]
 
 
-def of_page(name):
-    return lambda: Attack({"/metrics": reordered(worst(name))}, TARGET)
-
-
-def of_detail(path):
-    return lambda: Attack({"/metrics": [PLAIN], path: [worst(f"`{path}` of a target")]}, TARGET)
-
-
-def many_engines(model="m{}"):
-    return page(engines(256, 0, model))
-
-
-def of_clients(*names):
-    return lambda: Attack(requests=[make() for name in names for make in BY_NAME[name].worst.values()])
-
-
 ATTACKS = {
-    "page": of_page("metrics page of a target"),
-    "names": of_page("names of models and engines on a page"),
-    "version": of_detail("/version"),
-    "server info": of_detail("/server_info"),
+    "page": lambda: Attack({"/metrics": reordered("metrics page of a target")}, TARGET),
+    "names": lambda: Attack({"/metrics": reordered("names of models and engines on a page")}, TARGET),
+    "version": lambda: Attack({"/metrics": [PLAIN], "/version": [worst("`/version` of a target")]}, TARGET),
+    "server info": lambda: Attack(
+        {"/metrics": [PLAIN], "/server_info": [worst("`/server_info` of a target")]}, TARGET
+    ),
     "list": lambda: Attack(
         {"/list": [worst("http_sd list")]},
         {"discovery": {"http": [{"url": "{url}/list", "refresh_interval": "1s"}]}},
@@ -85,12 +72,18 @@ ATTACKS = {
     "requests": lambda: Attack(
         config={"requests": {"ingest": True}}, requests=[worst("body of POST /api/v1/requests")]
     ),
-    "clients": of_clients("request line and headers", "query of the page"),
+    "clients": lambda: Attack(
+        requests=[
+            make()
+            for name in ("request line and headers", "query of the page")
+            for make in BY_NAME[name].worst.values()
+        ]
+    ),
     "new engines with every poll": lambda: Attack(
-        {"/metrics": [many_engines(f"{number}-{{}}") for number in range(20)]}, TARGET
+        {"/metrics": [page(engines(256, 0, f"{number}-{{}}")) for number in range(20)]}, TARGET
     ),
     "clients of large pages": lambda: Attack(
-        {"/metrics": [many_engines()]},
+        {"/metrics": [page(engines(256, 0, "m{}"))]},
         TARGET,
         [request(path=path) for path in (b"/metrics", b"/", b"/api/v1/snapshot")],
     ),
@@ -114,9 +107,6 @@ def serving(bodies):
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
-
-        def log_message(self, *_):
-            """Log nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
@@ -153,12 +143,11 @@ def asking(port, requests):
 
 def polls(text):
     """Return the successful polls of each good target on a page of metrics."""
-
-    def total(what, name):
-        series = rf'^spec_decode_exporter_{what}_total{{.*target="{name}".*}} (\S+)$'
-        return sum(map(float, re.findall(series, text, re.MULTILINE)))
-
-    return [total("polls", name) - total("poll_failures", name) for name in GOOD]
+    found = dict.fromkeys(GOOD, 0.0)
+    series = r'^spec_decode_exporter_poll(_failure|)s_total{.*target="(good-\d)".*} (\S+)$'
+    for failed, name, value in re.findall(series, text, re.MULTILINE):
+        found[name] += -float(value) if failed else float(value)
+    return list(found.values())
 
 
 @pytest.fixture(scope="module")

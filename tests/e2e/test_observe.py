@@ -24,21 +24,10 @@ def server(e2e, start):
     return server
 
 
-@pytest.fixture
-def observe(e2e):
-    def observe(*words, shell="", **environ):
-        """Run the command; ``shell`` are redirections."""
-        command = [str(word) for word in (e2e.PROGRAM, "observe", *words)]
-        return subprocess.run(
-            ["/bin/sh", "-c", f'"$@" {shell}', "sh", *command],
-            capture_output=True,
-            encoding="utf-8",
-            timeout=300,
-            check=False,
-            env={**os.environ, **environ},
-        )
-
-    return observe
+def observe(program, *words, shell=""):
+    """Run the command; ``shell`` are redirections."""
+    command = ["/bin/sh", "-c", f'"$@" {shell}', "sh", program, "observe", *words]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300, check=False)
 
 
 def on_a_terminal(program, *words, steps=()):
@@ -97,8 +86,8 @@ def done(action):
         (">&-", "there is no standard output to write the report to"),
     ],
 )
-def test_a_report_that_cannot_be_written_is_one_line_and_status_1(server, observe, shell, said):
-    found = observe(server.url, "--for", "2s", shell=shell)
+def test_a_report_that_cannot_be_written_is_one_line_and_status_1(server, e2e, shell, said):
+    found = observe(e2e.PROGRAM, server.url, "--for", "2s", shell=shell)
     assert (found.stderr, found.returncode) == (f"spec-decode-exporter: {said}\n", 1)
 
 
@@ -132,16 +121,7 @@ def test_a_second_interrupt_ends_it_at_once_and_leaves_the_terminal_as_it_was(e2
     assert time.monotonic() - begin[0] < e2e.PROMPTLY
 
 
-def masked(text):
-    """Return a report's lines without numbers and the spaces that depend on them."""
-    return [
-        re.sub(r"\s+", " ", re.sub(r"[\d.,]+", "#", line)).strip()
-        for line in text.splitlines()
-        if line.strip()
-    ]
-
-
-def test_the_report_in_the_readme_is_what_its_command_prints(e2e, start, observe):
+def test_the_report_in_the_readme_is_what_its_command_prints(e2e, start):
     """Its numbers differ by chance, and with them the word for what is likely."""
     readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     (command,) = (
@@ -151,11 +131,11 @@ def test_the_report_in_the_readme_is_what_its_command_prints(e2e, start, observe
     server.wait_for(server.url)
     _, _, address, *words = command.removeprefix("$ ").partition(" #")[0].split()
     assert address == "localhost:8000"
-    found = observe(server.url, *words, "--for", "30s")
+    found = observe(e2e.PROGRAM, server.url, *words, "--for", "30s")
     (sample,) = blocks(readme, "text")
     report = found.stdout.replace(server.url.removesuffix("/metrics"), "http://localhost:8000")
-    (printed, *parts) = (
-        " ".join(masked(re.sub(r"probably pays|may pay or not", "is unclear", part)))
-        for part in (report, *re.split(r"\n\n|…", sample))
-    )
+    texts = report, *re.split(r"\n\n|…", sample)
+    worded = (re.sub(r"probably pays|may pay or not", "is unclear", text) for text in texts)
+    # Numbers differ, and so do the spaces that depend on them.
+    (printed, *parts) = (" ".join(re.sub(r"[\d.,]+", "#", text).split()) for text in worded)
     assert [part for part in parts if part not in printed] == []

@@ -30,40 +30,6 @@ while True:
 POLLS = "spec_decode_exporter_polls_total"
 
 
-@pytest.fixture(scope="module")
-def simulator(start, e2e):
-    simulator = start(e2e.Simulator, "steady")
-    simulator.wait_for(simulator.url)
-    return simulator
-
-
-@pytest.fixture
-def watching(start, e2e, simulator, tmp_path, request):
-    """Start an exporter of the simulated server with a state file."""
-    numbers, started = iter(range(100)), []
-
-    def watching(state_file=None, names=("one",)):
-        config = {
-            "poll": {"max_duty_cycle": 1},
-            "targets": [{"url": f"{simulator.url}?{name}", "name": name} for name in names],
-            "state": {"file": str(state_file or tmp_path / "state.json"), "interval": "100ms"},
-        }
-        name = f"{request.node.name}-{next(numbers)}"
-        started.append(start(e2e.Exporter, json.dumps(config), name=name))
-        started[-1].wait_for(f"{started[-1].url}/-/ready")
-        return started[-1]
-
-    yield watching
-    for exporter in started:
-        if exporter.process.poll() is None:
-            exporter.stop()
-
-
-def engines(state):
-    """Return the entries of engines in a state file."""
-    return StateFile(state).load().engines
-
-
 def test_who_is_killed_at_any_moment_leaves_a_file_that_is_whole(tmp_path):
     path, before, kills = tmp_path / "state.json", 0, 0
     while kills < 20 or before <= 20:
@@ -100,10 +66,15 @@ def fill(file):
             os.write(file, bytes(1024))
 
 
-def test_a_full_disk_and_one_that_becomes_read_only_are_told_and_polls_go_on(watching, e2e, disk):
-    state = disk / "state.json"
-    exporter = watching(state)
-    e2e.eventually(lambda: state.exists() and engines(state))
+def test_a_full_disk_and_one_that_becomes_read_only_are_told_and_polls_go_on(start, e2e, disk):
+    simulator, state = start(e2e.Simulator, "steady"), disk / "state.json"
+    config = {
+        "poll": {"max_duty_cycle": 1},
+        "targets": [{"url": simulator.url}],
+        "state": {"file": str(state), "interval": "100ms"},
+    }
+    exporter = start(e2e.Exporter, json.dumps(config))
+    e2e.eventually(lambda: state.exists() and StateFile(state).load().engines)
 
     def goes_on_without(reason, told, prevent):
         # A file that was just being written frees its old place, and may not become read-only.
@@ -111,7 +82,7 @@ def test_a_full_disk_and_one_that_becomes_read_only_are_told_and_polls_go_on(wat
         polls = exporter.value(POLLS)
         e2e.eventually(lambda: exporter.value(POLLS) > polls + 1)
         assert exporter.log.count("state_file_not_written") == told
-        assert engines(state)
+        assert StateFile(state).load().engines
 
     with (disk / "others").open("wb") as others:
         goes_on_without("No space left on device", 1, lambda: fill(others.fileno()))

@@ -46,10 +46,6 @@ def test_the_address_of_the_page_is_the_last_line_of_make_run(e2e, tmp_path):
         assert demo.stop()[0] == 0
 
 
-def reload(exporter, e2e):
-    return e2e.fetch(f"{exporter.url}/-/reload", method="POST")
-
-
 def test_a_reload_brings_new_targets_and_a_mistake_leaves_the_old_ones(exporter, e2e):
     exporter.config_path.write_text(config("first", "second"))
     exporter.signal(signal.SIGHUP)
@@ -57,13 +53,13 @@ def test_a_reload_brings_new_targets_and_a_mistake_leaves_the_old_ones(exporter,
     exporter.config_path.write_text("tagrets: []\n")
     exporter.signal(signal.SIGHUP)
     e2e.eventually(lambda: f"{RELOADED} 0.0" in exporter.metrics())
-    status, _, text = reload(exporter, e2e)
+    status, _, text = e2e.fetch(f"{exporter.url}/-/reload", method="POST")
     assert status == 500
     assert "exporter.yml:1" in text
     assert "tagrets" in text
     assert 'target="second"' in exporter.metrics()
     exporter.config_path.write_text(config("first", "third"))
-    assert reload(exporter, e2e)[0] == 200
+    assert e2e.fetch(f"{exporter.url}/-/reload", method="POST")[0] == 200
     e2e.eventually(lambda: 'target="third"' in exporter.metrics())
     assert f"{RELOADED} 1.0" in exporter.metrics()
 

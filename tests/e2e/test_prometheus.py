@@ -75,16 +75,14 @@ OF_THE_DROP = {("Acceptance length against its baseline", "E")}
 """Queries that are asked about the server whose acceptance drops."""
 
 
-def queries():
-    """Yield dashboard, panel and reference, and PromQL of each query."""
-    for board in BOARDS:
-        hidden = [panel for row in board["panels"] for panel in row.get("panels", ())]
-        for panel in [*board["panels"], *hidden]:
-            for target in panel.get("targets", ()):
-                yield board["uid"], (panel["title"], target["refId"]), target["expr"]
-
-
-QUERIES = list(queries())
+QUERIES = [
+    (board["uid"], (panel["title"], target["refId"]), target["expr"])
+    for board in BOARDS
+    for shown in board["panels"]
+    for panel in (shown, *shown.get("panels", ()))  # a folded row holds panels
+    for target in panel.get("targets", ())
+]
+"""Dashboard, panel and reference, and PromQL of each query."""
 every_query = every(QUERIES, lambda query: f"{query[0]} · {' · '.join(query[1])}")
 
 
@@ -134,11 +132,9 @@ def nothing(start, e2e, prometheus_tools):
 
 
 def test_both_kinds_of_series_are_whole(stack, e2e):
-    def ups():
-        found = stack.full.query("spec_decode_exporter_target_up")
-        return {labels["target"]: value for labels, value in found}
-
-    e2e.eventually(lambda: ups() == dict.fromkeys(SCENARIOS, 1))
+    ups = "spec_decode_exporter_target_up"
+    expected = dict.fromkeys(SCENARIOS, 1)
+    e2e.eventually(lambda: {up["target"]: value for up, value in stack.full.query(ups)} == expected)
     # Of a page that it cannot read, no scrape is good; where the machine is busy, some are late.
     assert stack.full.value('avg_over_time(up{job="exporter"}[5m])') > 0.5
     assert "Traceback" not in stack.exporter.log

@@ -5,6 +5,7 @@ import shutil
 import statistics
 import subprocess
 import time
+from pathlib import Path
 
 import bcrypt
 import pytest
@@ -86,6 +87,8 @@ def test_deliberately_slow_clients_do_not_delay_others(start, e2e, way):
         attack.kill()
         attack.wait()
     assert [status for _, status in taken].count(200) >= 0.9 * len(taken) > 0, taken
+    # Seconds that its main thread was ready to run and another program had the processor.
+    waited = int(Path(f"/proc/{exporter.process.pid}/schedstat").read_text().split()[1]) / 1e9
     # Who waits for a slow client waits for the end of the attack.
-    assert statistics.median(seconds for seconds, _ in taken) < ATTACK / 3 + exporter.waited_for_cpu()
+    assert statistics.median(seconds for seconds, _ in taken) < ATTACK / 3 + waited
     assert "Traceback" not in exporter.log

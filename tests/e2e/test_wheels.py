@@ -18,20 +18,16 @@ PLATFORMS = [f"{machine}-{system}" for machine in ("x86_64", "aarch64") for syst
 PYTHONS = ("3.11", "3.12", "3.13")
 
 
-def resolve(platform, python):
-    """Let uv choose a file of every package, none of them to be built; it downloads nothing but their metadata."""
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_every_package_has_a_wheel(platform, python):
+    """uv chooses a file of every package, none of them to be built; it downloads nothing but their metadata."""
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     if uv is None:
         pytest.skip("uv is not installed; `make audit` installs it")
     place = ("--python-platform", platform, "--python-version", python)
     words = [uv, "pip", "compile", "--quiet", "--no-build", "--no-header", *place, LOCK]
-    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
-
-
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_every_package_has_a_wheel(platform, python):
-    done = resolve(platform, python)
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("==") > 15
