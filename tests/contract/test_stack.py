@@ -9,7 +9,7 @@ import yaml
 from spec_decode_exporter.cli.run import DEFAULT_ADDRESS
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.simulator.scenario import INCLUDED
-from tests.contract.promql import needs
+from tests.contract.promql import needs, promtool
 from tests.paths import CHECKOUT
 
 CONFIG = CHECKOUT / "config"
@@ -25,19 +25,14 @@ SIMULATED = {f"{name}:8000" for name, service in SERVICES.items() if "simulate" 
 PROMETHEUS = read(CONFIG / "prometheus" / "prometheus.yml")
 
 
-def mounts():
-    """Yield what every service mounts: source, target, options."""
-    for service in SERVICES.values():
-        yield from (volume.split(":") for volume in service.get("volumes", ()))
-
-
 def scraped(job):
     (config,) = [config for config in PROMETHEUS["scrape_configs"] if config["job_name"] == job]
     return {target for group in config["static_configs"] for target in group["targets"]}
 
 
 def test_mounted_files_exist_and_are_read_only():
-    for source, _, *options in mounts():
+    volumes = [volume for service in SERVICES.values() for volume in service.get("volumes", ())]
+    for source, _, *options in (volume.split(":") for volume in volumes):
         if source.startswith("."):
             assert (CONFIG / source).exists(), source
             assert options == ["ro"], source
@@ -78,15 +73,13 @@ def test_prometheus_loads_every_rule_except_those_without_the_exporter():
 
 @needs("promtool")
 def test_prometheus_accepts_its_configuration():
-    check(["promtool", "check", "config", CONFIG / "prometheus" / "prometheus.yml"])
+    status, output = promtool("check", "config", CONFIG / "prometheus" / "prometheus.yml")
+    assert status == 0, output
 
 
 @needs("amtool")
 def test_alertmanager_accepts_its_configuration():
-    check(["amtool", "check-config", CONFIG / "alertmanager" / "alertmanager.yml"])
-
-
-def check(command):
+    command = ["amtool", "check-config", CONFIG / "alertmanager" / "alertmanager.yml"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -67,11 +67,6 @@ LOCKS = sorted(
 EXTRAS = ("auth", "dns")  # what the image has besides what is needed; image/lock says so too
 
 
-def requirements_of_image():
-    extras = PYPROJECT["project"]["optional-dependencies"]
-    return [*PYPROJECT["project"]["dependencies"], *(text for extra in EXTRAS for text in extras[extra])]
-
-
 REQUIREMENTS = {
     "requirements-dev.lock": [
         *(
@@ -82,7 +77,10 @@ REQUIREMENTS = {
         ),
         *PYPROJECT["build-system"]["requires"],
     ],
-    "image/requirements.lock": requirements_of_image(),
+    "image/requirements.lock": [
+        *PYPROJECT["project"]["dependencies"],
+        *(text for extra in EXTRAS for text in PYPROJECT["project"]["optional-dependencies"][extra]),
+    ],
     "image/build.lock": PYPROJECT["build-system"]["requires"],
 }
 """What each lock must have. `bench` is for one machine's figures, and runs nowhere else."""
@@ -125,26 +123,15 @@ def test_every_image_of_the_stack_is_fixed_by_its_digest():
     assert all(map(IMAGE.fullmatch, others)), others
 
 
-def read_instructions():
-    """Return the Dockerfile as pairs of an instruction and its text, comments and line ends apart."""
+def test_the_base_is_fixed_by_digest_and_every_stage_begins_with_it_an_earlier_one_or_nothing():
     text = re.sub(r"^#.*\n", "", text_of("Dockerfile"), flags=re.MULTILINE)
     lines = re.sub(r"\\\n", " ", text).splitlines()
-    return [tuple(line.split(maxsplit=1)) for line in lines if line.strip()]
-
-
-INSTRUCTIONS = read_instructions()
-
-
-def texts(instruction):
-    return [text for name, text in INSTRUCTIONS if name == instruction]
-
-
-def test_the_base_is_fixed_by_digest_and_every_stage_begins_with_it_an_earlier_one_or_nothing():
-    assert INSTRUCTIONS[0][0] == "ARG"
-    assert re.fullmatch(r"BASE=python:3\.\d+\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}", INSTRUCTIONS[0][1])
-    known = {"${BASE}", "scratch"}
-    for text in texts("FROM"):
+    instructions = [tuple(line.split(maxsplit=1)) for line in lines if line.strip()]
+    assert instructions[0][0] == "ARG"
+    assert re.fullmatch(r"BASE=python:3\.\d+\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}", instructions[0][1])
+    known, stages = {"${BASE}", "scratch"}, [text for name, text in instructions if name == "FROM"]
+    for text in stages:
         origin, *name = text.split(" AS ")
         assert origin in known
         known.update(name)
-    assert texts("FROM")[-1] == "scratch"
+    assert stages[-1] == "scratch"

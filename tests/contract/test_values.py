@@ -11,11 +11,6 @@ from tests.contract.promql import needs, wrong_values
 pytestmark = needs("promtool")
 
 
-def of_any(expression):
-    """Return an expression with a value for each variable; a choice of series takes all."""
-    return interpolated(expression).replace('=~"any"', '=~".*"')
-
-
 # State sets become the number of their word.
 
 STATE_SETS = {"verdict": style.VERDICTS, "state": style.STATES, "action": style.ACTIONS, "effect": style.EFFECTS}  # fmt: skip
@@ -31,7 +26,9 @@ def state_set(label, place, engine="0"):
 
 
 def number(label, *key):
-    return of_any(number_of_word(FLEET, "m", label, STATE_SETS[label], key))
+    """Return the expression with a value for each variable; a choice of series takes all."""
+    expression = number_of_word(FLEET, "m", label, STATE_SETS[label], key)
+    return interpolated(expression).replace('=~"any"', '=~".*"')
 
 
 def test_the_number_of_a_word_is_its_place(tmp_path):

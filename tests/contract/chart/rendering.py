@@ -2,8 +2,12 @@
 
 import json
 import re
+import shutil
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
 import yaml
 
 from tests.paths import CHECKOUT
@@ -11,6 +15,7 @@ from tests.paths import CHECKOUT
 CHART = CHECKOUT / "helm" / "spec-decode-exporter"
 OPERATOR = [f"monitoring.coreos.com/v1/{kind}" for kind in ("ServiceMonitor", "PodMonitor", "PrometheusRule")]
 CASES = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml"))
+each_case = pytest.mark.parametrize("case", CASES)
 
 ON = {"mode": "sidecar", "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
 """Values by which vLLM tells its sidecar of requests."""
@@ -102,3 +107,49 @@ def render(values=None, **options):
     """Return the objects of values, or of the name of a case in ci/; in fleet mode if none is named."""
     own = values_of(values) if isinstance(values, str) else {"mode": "fleet", **(values or {})}
     return render_chart(CHART, own, **options)
+
+
+def include(name, indent):
+    return f'{{{{- include "{CHART.name}.{name}" (index .Subcharts "{CHART.name}") | nindent {indent} }}}}'
+
+
+SIDECAR = f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: vllm}}
+spec:
+  initContainers:
+    {include("sidecar", 4)}
+  volumes:
+    {include("sidecarVolumes", 4)}
+"""
+MIDDLEWARE = f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: vllm}}
+spec:
+  containers:
+    - name: vllm
+      env:
+        {include("middlewareEnv", 8)}
+      volumeMounts:
+        {include("middlewareVolumeMounts", 8)}
+  volumes:
+    {include("middlewareVolumes", 4)}
+"""
+
+
+def render_own(pod, values=None):
+    """Return the objects of a chart that has ours as a dependency and takes parts of a pod from its templates."""
+    with TemporaryDirectory() as folder:
+        own = Path(folder)
+        (own / "templates").mkdir()
+        (own / "Chart.yaml").write_text("apiVersion: v2\nname: own\nversion: 1.0.0\n")
+        (own / "templates" / "pod.yaml").write_text(pod)
+        shutil.copytree(CHART, own / "charts" / CHART.name)
+        return render_chart(own, {CHART.name: {"mode": "sidecar", **(values or {})}})
+
+
+def render_sidecar(values=None):
+    """Return the pod of a chart that takes the sidecar from our templates."""
+    return render_own(SIDECAR, values).one("Pod")["spec"]

@@ -4,13 +4,14 @@ import yaml
 
 from helm.chart_files import CHART
 from spec_decode_exporter import __version__
-from tests.contract.chart.rendering import CASES, values_of
+from tests.contract.chart.rendering import CASES, each_case, render, values_of
 from tests.fakes.golden import is_golden
 from tests.paths import DATA
 
 GOLDEN = DATA / "chart"
 
 
+@each_case
 def test_helm_has_nothing_to_say_against_it(case):
     from helm_python import chart
 
@@ -19,7 +20,7 @@ def test_helm_has_nothing_to_say_against_it(case):
     assert not found["errors"]
 
 
-def test_it_renders_what_was_reviewed(render):
+def test_it_renders_what_was_reviewed():
     text = yaml.safe_dump_all(render(), sort_keys=False, width=120)
     is_golden(GOLDEN / "fleet.yaml", text.replace(__version__, "VERSION"))
 
@@ -31,7 +32,7 @@ ALL = {
 }
 
 
-def test_what_it_says_after_it_is_installed_is_what_was_reviewed(render):
+def test_what_it_says_after_it_is_installed_is_what_was_reviewed():
     """By default, with everything enabled, and for each case in ci/."""
     notes = [
         f"===== {name}\n{render(values).notes}\n" for name, values in {"no values": {}, "all": ALL}.items()

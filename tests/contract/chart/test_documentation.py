@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from tests.contract.chart.rendering import TEXT, after
+from tests.contract.chart.rendering import TEXT, after, render, render_sidecar
 
 BLOCKS = [
     block
@@ -18,13 +18,13 @@ OUTSIDE = ("initContainers", "apiVersion", "resources", "spec-decode-exporter")
 @pytest.mark.parametrize(
     "block", [one for one in BLOCKS if not re.search(rf"^({'|'.join(OUTSIDE)}):", one, re.MULTILINE)]
 )
-def test_values_are_accepted(render, block):
+def test_values_are_accepted(block):
     values = yaml.safe_load(re.sub(r"<[a-z ]*>", "example", block))
     assert values["mode"] in {"fleet", "sidecar"}
     assert render(values)
 
 
-def test_the_container_for_other_charts_is_that_of_the_chart(render_sidecar):
+def test_the_container_for_other_charts_is_that_of_the_chart():
     shown, pod = after("container"), render_sidecar()
     (given,), (own,) = shown["initContainers"], pod["initContainers"]
     marker = own["env"].pop(0)

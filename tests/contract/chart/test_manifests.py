@@ -7,14 +7,15 @@ from hypothesis import given, settings, strategies
 
 from spec_decode_exporter import __version__
 from tests.contract.chart.custom_resources import RESOURCES, schema_of
-from tests.contract.chart.rendering import after
+from tests.contract.chart.rendering import after, each_case, render
 from tests.contract.integrations.shipped import SCALED_OBJECT
 
 VERSIONS = ["1.29", "1.36"]  # the oldest that the chart takes, and the newest that is known
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_object_is_what_kubernetes_takes(render, case, version):
+@each_case
+def test_every_object_is_what_kubernetes_takes(case, version):
     import kubernetes_validate
 
     for one in render(case, kube_version=f"v{version}.0"):
@@ -22,15 +23,18 @@ def test_every_object_is_what_kubernetes_takes(render, case, version):
             kubernetes_validate.validate(one, version, strict=True)
 
 
-def test_every_object_is_what_the_operator_takes(rendered):
+@each_case
+def test_every_object_is_what_the_operator_takes(case):
     import jsonschema
 
-    for one in rendered:
+    for one in render(case):
         if one["kind"] in RESOURCES:
             jsonschema.validate(one, schema_of(one["kind"]))
 
 
-def test_names_are_unique_those_of_dns_and_of_the_whole_cluster_only_if_asked_for(rendered, render, case):
+@each_case
+def test_names_are_unique_those_of_dns_and_of_the_whole_cluster_only_if_asked_for(case):
+    rendered = render(case)
     names = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in rendered]
     assert len(names) == len(set(names))
     whole = {kind for kind, namespace, _ in names if namespace is None}
@@ -66,9 +70,10 @@ RESTRICTED = {
 VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
 
 
-def test_every_pod_may_run_where_pod_security_restricted_is_enforced(rendered):
+@each_case
+def test_every_pod_may_run_where_pod_security_restricted_is_enforced(case):
     """The guide's container and the one of Kustomize equal the chart's."""
-    for pod in [*rendered.pods(), after("drill")["spec"]]:
+    for pod in [*render(case).pods(), after("drill")["spec"]]:
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
         assert {kind for volume in pod.get("volumes", ()) for kind in volume} <= VOLUMES | {"name"}
         for container in pod["containers"]:
@@ -76,7 +81,9 @@ def test_every_pod_may_run_where_pod_security_restricted_is_enforced(rendered):
             assert not any("hostPort" in port for port in container.get("ports", ()))
 
 
-def test_ports_of_probes_and_mounted_volumes_are_there(rendered):
+@each_case
+def test_ports_of_probes_and_mounted_volumes_are_there(case):
+    rendered = render(case)
     claims = {
         claim["metadata"]["name"]
         for workload in rendered.of("StatefulSet")
@@ -93,7 +100,7 @@ def test_ports_of_probes_and_mounted_volumes_are_there(rendered):
 
 
 @pytest.mark.parametrize("case", ["fleet", "shards"])
-def test_the_service_finds_the_exporter_and_nothing_else(render, case):
+def test_the_service_finds_the_exporter_and_nothing_else(case):
     rendered = render(case)
     selector = rendered.one("Service")["spec"]["selector"].items()
     assert selector <= rendered.workload()["spec"]["template"]["metadata"]["labels"].items()
@@ -104,7 +111,7 @@ def test_the_service_finds_the_exporter_and_nothing_else(render, case):
 
 @settings(max_examples=40, deadline=None)
 @given(text=strategies.text(strategies.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))))
-def test_any_text_comes_out_as_it_went_in(render, text):
+def test_any_text_comes_out_as_it_went_in(text):
     values = {"podAnnotations": {"note": text}, "extraEnv": [{"name": "TEXT", "value": text}]}
     template = render(values).one("Deployment")["spec"]["template"]
     assert template["metadata"]["annotations"] == {"note": text}
@@ -117,7 +124,7 @@ PART_OF = {"app.kubernetes.io/part-of": "inference"}
 @pytest.mark.parametrize(
     ("values", "label"), [("shards", {"team": "serving"}), ({"commonLabels": PART_OF}, PART_OF)]
 )
-def test_common_labels_are_on_everything_and_go_before_the_chart_s_own(render, values, label):
+def test_common_labels_are_on_everything_and_go_before_the_chart_s_own(values, label):
     assert all(label.items() <= one["metadata"]["labels"].items() for one in render(values))
 
 
@@ -134,5 +141,5 @@ DIGEST = "sha256:" + "a" * 64
         ({"image": {"registry": "r.example.org", "repository": "team/x"}}, f"r.example.org/team/x:{__version__}"),
     ],
 )  # fmt: skip
-def test_every_image_is_made_of_its_values_and_none_names_a_registry_by_itself(render, values, reference):
+def test_every_image_is_made_of_its_values_and_none_names_a_registry_by_itself(values, reference):
     assert {c["image"] for pod in render(values).pods() for c in pod["containers"]} == {reference}

@@ -8,10 +8,7 @@ import yaml
 
 from helm.chart_files import ROOT
 from spec_decode_exporter.vllm_middleware import spec_decode_requests
-from tests.contract.chart.rendering import CHART
-
-from .conftest import MIDDLEWARE
-from .rendering import ON
+from tests.contract.chart.rendering import CHART, MIDDLEWARE, ON, render, render_own
 
 FILE = Path(spec_decode_requests.__file__)
 
@@ -20,13 +17,13 @@ def of_the_file(rendered):
     return [one for one in rendered.of("ConfigMap") if FILE.name in one["data"]]
 
 
-def test_the_file_is_whole_and_in_every_namespace_of_the_pods(render):
+def test_the_file_is_whole_and_in_every_namespace_of_the_pods():
     made = of_the_file(render({**ON, "sidecar": {"middleware": True, "namespaces": ["a", "b"]}}))
     assert [one["metadata"]["namespace"] for one in made] == ["a", "b"]
     assert {one["data"][FILE.name].rstrip() for one in made} == {FILE.read_text().rstrip()}
 
 
-def test_what_the_container_needs_fits_together(render_own):
+def test_what_the_container_needs_fits_together():
     rendered = render_own(MIDDLEWARE, {**ON, "sidecar": {"middleware": True, "port": 9000}})
     pod = rendered.one("Pod")["spec"]
     (volume,), (container,) = pod["volumes"], pod["containers"]
@@ -41,7 +38,7 @@ def test_what_the_container_needs_fits_together(render_own):
 
 
 @pytest.mark.parametrize("release", ["spec-decode-exporter", "vllm"])
-def test_its_name_is_the_one_that_is_documented_and_told_after_it_is_installed(render, release):
+def test_its_name_is_the_one_that_is_documented_and_told_after_it_is_installed(release):
     name = "spec-decode-exporter-middleware"
     if release != "spec-decode-exporter":
         name = f"{release}-{name}"

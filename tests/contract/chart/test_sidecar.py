@@ -6,9 +6,10 @@ import re
 import pytest
 
 from spec_decode_exporter.config.load import IN_CHART
+from tests.contract.chart.rendering import render, render_sidecar
 
 
-def test_any_user_can_run_it(render, render_sidecar):
+def test_any_user_can_run_it():
     """OpenShift chooses the user, and refuses others."""
     pods = json.dumps([*render({"runAsUser": None}).pods(), render_sidecar({"runAsUser": None})])
     assert pods.count('"runAsNonRoot": true') >= 3
@@ -34,7 +35,7 @@ TOLD = {"sidecar": {"speculativeConfig": SPECULATION}}
     ],
     ids=["no values", "vLLM's setting", "a configuration", "both"],
 )
-def test_it_is_a_native_sidecar_that_is_told_of_the_vllm_beside_it(render_sidecar, values, variables):
+def test_it_is_a_native_sidecar_that_is_told_of_the_vllm_beside_it(values, variables):
     pod = render_sidecar(values)
     (sidecar,) = pod["initContainers"]
     assert sidecar["restartPolicy"] == "Always"
@@ -45,7 +46,7 @@ def test_it_is_a_native_sidecar_that_is_told_of_the_vllm_beside_it(render_sideca
     assert {v["name"] for v in pod["volumes"]} == {m["name"] for m in sidecar["volumeMounts"]}
 
 
-def test_its_configmap_has_the_name_that_the_pod_mounts_in_every_namespace(render, render_sidecar):
+def test_its_configmap_has_the_name_that_the_pod_mounts_in_every_namespace():
     mounted = {v["configMap"]["name"] for v in render_sidecar(OWN)["volumes"] if "configMap" in v}
     assert {one["metadata"]["name"] for one in render({"mode": "sidecar", **OWN}).of("ConfigMap")} == mounted
     rendered = render("sidecar")

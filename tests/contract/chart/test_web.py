@@ -4,6 +4,7 @@ import pytest
 import trustme
 
 from spec_decode_exporter.web.security import read_web_config
+from tests.contract.chart.rendering import render, render_sidecar
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 FILES = {"cert_file": "tls.crt", "key_file": "tls.key"}
@@ -11,11 +12,6 @@ TLS = {"tls_server_config": FILES}
 USERS = {"basic_auth_users": {"prometheus": HASH}}
 MUTUAL = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": "ca.crt"}
 NAME = "spec-decode-exporter-web"
-
-
-def web_volume(pod):
-    (volume,) = [one for one in pod["volumes"] if one["name"] == NAME]
-    return [source["secret"]["name"] for source in volume["projected"]["sources"]]
 
 
 PORT = {"port": "spec-decode"}
@@ -33,7 +29,7 @@ HEALTHY = {"path": "/-/healthy", **PORT}
     ],
     ids=["open", "TLS", "passwords", "all from a Secret", "client certificates"],
 )  # fmt: skip
-def test_the_kubelet_asks_in_a_way_that_is_answered(render, render_sidecar, web, way):
+def test_the_kubelet_asks_in_a_way_that_is_answered(web, way):
     probe = render({"web": web}).container()["livenessProbe"]
     (sidecar,) = render_sidecar({"web": web})["initContainers"]
     assert way.items() <= probe.items()
@@ -42,13 +38,13 @@ def test_the_kubelet_asks_in_a_way_that_is_answered(render, render_sidecar, web,
     assert sidecar["livenessProbe"] == probe
 
 
-def test_the_configuration_is_beside_the_files_that_it_names_and_is_good(render, tmp_path):
+def test_the_configuration_is_beside_the_files_that_it_names_and_is_good(tmp_path):
     rendered = render("web")
     secret = rendered.one("Secret")
-    assert web_volume(rendered.workload()["spec"]["template"]["spec"]) == [
-        secret["metadata"]["name"],
-        "exporter-tls",
-    ]
+    volumes = rendered.workload()["spec"]["template"]["spec"]["volumes"]
+    (volume,) = [one for one in volumes if one["name"] == NAME]
+    secrets = [source["secret"]["name"] for source in volume["projected"]["sources"]]
+    assert secrets == [secret["metadata"]["name"], "exporter-tls"]
     (page,) = rendered.one("Pod")["spec"]["containers"]
     assert page["command"][-1].startswith("https://rel-spec-decode-exporter.obs:7732/")
     (mount,) = [one for one in rendered.container()["volumeMounts"] if one["name"] == NAME]
@@ -63,7 +59,7 @@ def test_the_configuration_is_beside_the_files_that_it_names_and_is_good(render,
 
 
 @pytest.mark.parametrize("mode", ["fleet", "sidecar"])
-def test_prometheus_asks_as_the_values_say(render, mode):
+def test_prometheus_asks_as_the_values_say(mode):
     monitor = {
         "enabled": True,
         "tlsConfig": {"serverName": "exporter"},

@@ -45,9 +45,16 @@ def code(text):
     return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
 
 
-def without_code(text):
-    """Return a page without its code blocks, and without what stands in backticks."""
-    return re.sub(r"^ *```.*?^ *```|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+def wrong_links(text, page):
+    """Yield links of a page, outside its code, to files and headings that do not exist."""
+    prose = re.sub(r"^ *```.*?^ *```|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name) if name else page
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            yield target
 
 
 def anchors(path):
@@ -55,17 +62,6 @@ def anchors(path):
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def wrong_links(text, page):
-    """Yield links of a page to files and headings that do not exist."""
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith(("http://", "https://")):
-            continue
-        name, _, anchor = target.partition("#")
-        path = (page.parent / name) if name else page
-        if not path.exists() or (anchor and anchor not in anchors(path)):
-            yield target
 
 
 def wrong_command(line):
@@ -111,22 +107,17 @@ def wrong_field(name):
     schemas, _ = _api()
     node = {"$ref": "SnapshotView"}
     for part in re.split(r"(?:\[\])?\.", name.removesuffix("[]")):
-        node = _fields(node, schemas).get(part)
+        while "properties" not in node:  # but of the object that a field, a list or an optional field holds
+            if "$ref" in node:
+                node = schemas[node["$ref"].rpartition("/")[2]]
+            elif inner := node.get("items") or next(iter(node.get("anyOf", ())), None):
+                node = inner
+            else:
+                return True
+        node = node["properties"].get(part)
         if node is None:
             return True
     return False
-
-
-def _fields(node, schemas):
-    """Return the fields of the object that a field, a list or an optional field holds."""
-    while "properties" not in node:
-        if "$ref" in node:
-            node = schemas[node["$ref"].rpartition("/")[2]]
-        elif inner := node.get("items") or next(iter(node.get("anyOf", ())), None):
-            node = inner
-        else:
-            return {}
-    return node["properties"]
 
 
 def wrong_series(name):

@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tests.contract import promql
 from tests.every import every
 from tests.paths import CHECKOUT
 
@@ -28,10 +27,6 @@ class One:
     panel: dict[str, Any]
     target: dict[str, Any] | None = None
 
-    @property
-    def expr(self) -> str:
-        return self.target["expr"]
-
     def __str__(self) -> str:
         query = [self.target["refId"]] if self.target else []
         return " · ".join([self.board["uid"], self.panel["title"], *query])
@@ -48,10 +43,6 @@ def panels_of(board, *, rows=False):
 def interpolated(text):
     """Return the text with all variables replaced; ``$1`` is not a variable."""
     return re.sub(r"\$\{?([a-zA-Z_]\w*)\}?", lambda found: SUBSTITUTES.get(found[1], "any"), text)
-
-
-def selectors(expression):
-    return promql.selectors(interpolated(expression))
 
 
 PANELS = [One(board, panel) for board in BOARDS.values() for panel in panels_of(board)]

@@ -13,8 +13,9 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from grafana.__main__ import BOARDS as GENERATED
 from grafana.style import Colour
+from tests.contract.promql import selectors
 
-from .shipped import BOARDS, FOLDER, each_board, each_panel, panels_of, selectors
+from .shipped import BOARDS, FOLDER, each_board, each_panel, interpolated, panels_of
 
 PANELS, QUERIES = 20, 40  # before a collapsed row is opened; Grafana asks for nothing in it until then
 
@@ -23,10 +24,6 @@ def cells(panel):
     where = panel["gridPos"]
     columns, rows = (range(where[start], where[start] + where[size]) for start, size in ("xw", "yh"))
     return {(x, y) for x in columns for y in rows}
-
-
-def variables(board):
-    return {variable["name"]: variable for variable in board["templating"]["list"]}
 
 
 def test_the_three_dashboards_are_there():
@@ -60,8 +57,8 @@ def test_ids_titles_and_query_names_are_unique(board):
 
 @each_board
 def test_variables_are_those_that_are_used(board):
-    chosen = {name: variable for name, variable in variables(board).items() if variable["type"] != "adhoc"}
-    places = {name: str(variable.get("query")) for name, variable in chosen.items()}
+    variables = [variable for variable in board["templating"]["list"] if variable["type"] != "adhoc"]
+    places = {variable["name"]: str(variable.get("query")) for variable in variables}
     text = str([board["panels"], board["annotations"]])
     for name in places:
         others = [query for other, query in places.items() if other != name]
@@ -72,7 +69,8 @@ def test_variables_are_those_that_are_used(board):
 @each_board
 def test_a_link_leads_to_a_dashboard_and_sets_its_variables(board):
     for uid, query in re.findall(r"/d/([\w-]+)(?:\?([^'\"]*))?", str(board)):
-        assert set(re.findall(r"var-(\w+)=", query)) <= variables(BOARDS[uid]).keys()
+        known = {variable["name"] for variable in BOARDS[uid]["templating"]["list"]}
+        assert set(re.findall(r"var-(\w+)=", query)) <= known
     assert board["tags"] == ["spec-decode"]
     assert [(link["type"], link["tags"], link["keepTime"]) for link in board["links"]] == [
         ("dashboards", ["spec-decode"], True),
@@ -97,16 +95,17 @@ NOT_OURS = {"ALERTS", "ALERTS_FOR_STATE"}  # alerts of a whole model have neithe
 def test_every_query_selects_the_chosen_job_and_instance(board, label):
     """Marks may also be of alerts of a whole model, which have no such label."""
 
-    def matchers(expr):
-        for selector in selectors(expr.replace(f"${label}", f"chosen_{label}")):
-            yield selector.name, [(one.name, one.op, one.value) for one in selector.matchers.matchers]
-
-    queries = [target["expr"] for panel in panels_of(board) for target in panel["targets"]]
-    for name, found in (one for expr in queries for one in matchers(expr)):
-        assert name in NOT_OURS or (label, promql.MatchOp.Re, f"chosen_{label}") in found
-    for name, found in (one for mark in board["annotations"]["list"] for one in matchers(mark["expr"])):
-        expected = f"chosen_{label}|" if name in NOT_OURS else f"chosen_{label}"
-        assert (label, expected) in [(key, value) for key, _, value in found]
+    chosen = f"chosen_{label}"
+    queries = [(target["expr"], False) for panel in panels_of(board) for target in panel["targets"]]
+    marks = [(mark["expr"], True) for mark in board["annotations"]["list"]]
+    for expr, is_mark in (*queries, *marks):
+        for selector in selectors(interpolated(expr.replace(f"${label}", chosen))):
+            found = [(one.name, one.op, one.value) for one in selector.matchers.matchers]
+            if is_mark:
+                expected = f"{chosen}|" if selector.name in NOT_OURS else chosen
+                assert (label, expected) in [(name, value) for name, _, value in found]
+            else:
+                assert selector.name in NOT_OURS or (label, promql.MatchOp.Re, chosen) in found
 
 
 @each_panel
@@ -152,12 +151,8 @@ GRAFANA = FOLDER.parent
 DASHBOARDS = {path.relative_to(GRAFANA).as_posix() for path in FOLDER.iterdir()}
 
 
-def read(name):
-    return yaml.safe_load((GRAFANA / name).read_text(encoding="utf-8"))
-
-
 def test_every_dashboard_becomes_a_configmap_that_the_sidecar_of_grafana_finds():
-    kustomization = read("kustomization.yaml")
+    kustomization = yaml.safe_load((GRAFANA / "kustomization.yaml").read_text(encoding="utf-8"))
     generated = {entry["name"]: entry["files"] for entry in kustomization["configMapGenerator"]}
     assert generated == {name: [f"dashboards/{name}.json"] for name in generated}
     assert {file for files in generated.values() for file in files} == DASHBOARDS

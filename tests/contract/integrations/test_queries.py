@@ -37,35 +37,34 @@ CRON = re.search(r"`(?:\* ){5}(.+?)`", TEXT)[1]
 SYSTEMD = re.search(r"^ExecStart=(.+)$", "".join(UNITS.values()), flags=re.MULTILINE)[1]
 
 
-@pytest.fixture(name="installed")
-def installed_fixture(tmp_path):
-    """Return a function that installs a text of the recipe in a folder of the test."""
+SCRIPT = ("spec-decode-textfile", f"#!/bin/sh\n{snippet('sh', '#!/bin/sh')}", 0o755)
 
-    def installed(name, text, mode=0o644):
-        for folder in ("/usr/local/bin", "/var/lib/node_exporter/textfile"):
-            text = text.replace(folder, str(tmp_path))
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(mode)
-        return tmp_path / name
 
-    installed("spec-decode-textfile", f"#!/bin/sh\n{snippet('sh', '#!/bin/sh')}", 0o755)
-    return installed
+def install(to, name, text, mode=0o644):
+    """Make a file of a text of the recipe in a folder of the test."""
+    for folder in ("/usr/local/bin", "/var/lib/node_exporter/textfile"):
+        text = text.replace(folder, str(to))
+    (to / name).write_text(text)
+    (to / name).chmod(mode)
+    return to / name
 
 
 @pytest.mark.parametrize("command", [CRON, SYSTEMD], ids=["cron", "systemd"])
 @pytest.mark.parametrize(("status", "file"), [(0, "new\n"), (1, "old\n"), (3, "old\n")])
-def test_the_script_replaces_the_file_after_a_whole_page_alone(tmp_path, installed, command, status, file):
-    installed("spec-decode-exporter", f"#!/bin/sh\necho new\nexit {status}\n", 0o755)
-    shown = installed("spec-decode.prom", "old\n")
+def test_the_script_replaces_the_file_after_a_whole_page_alone(tmp_path, command, status, file):
+    install(tmp_path, *SCRIPT)
+    install(tmp_path, "spec-decode-exporter", f"#!/bin/sh\necho new\nexit {status}\n", 0o755)
+    shown = install(tmp_path, "spec-decode.prom", "old\n")
     environ = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    ended = subprocess.run(["/bin/sh", installed("started", command)], env=environ, check=False)
+    ended = subprocess.run(["/bin/sh", install(tmp_path, "started", command)], env=environ, check=False)
     assert ended.returncode == status
     assert shown.read_text() == file
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
-def test_systemd_has_no_objection_to_the_units(installed):
-    paths = [installed(*unit) for unit in UNITS.items()]
+def test_systemd_has_no_objection_to_the_units(tmp_path):
+    install(tmp_path, *SCRIPT)
+    paths = [install(tmp_path, *unit) for unit in UNITS.items()]
     checked = subprocess.run(
         ["systemd-analyze", "verify", *paths], capture_output=True, text=True, check=False
     )
