@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import itertools
@@ -12,12 +11,12 @@ import operator
 import random
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from http.client import HTTPResponse
 from typing import Any, NamedTuple
-
-import aiohttp
 
 MODEL = "tiny"  # the name under which vLLM serves a model
 PROMPTS = (
@@ -27,7 +26,13 @@ PROMPTS = (
     "a draft, the first two layers of the very same weights",
     "return LlamaConfig(vocab_size=VOCABULARY, hidden_size=256)",
 )
-VOCABULARY = range(2, 512)  # token ids of the models without the special ones
+SHORT_REQUESTS = [
+    [{"prompt": chance.choice(PROMPTS), "max_tokens": chance.randint(40, 160)} for _ in range(6)]
+    for chance in map(random.Random, range(3))
+]
+"""Six requests with short prompts of each of three workers: the same ones in every round."""
+
+Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -82,22 +87,17 @@ def of_response(body: Mapping[str, Any]) -> Truth:
     )
 
 
-Body = Mapping[str, Any]
-
-
 class Api(NamedTuple):
     """How an engine is asked, and what its response says."""
 
     path: str
-    body: Callable[[random.Random], Body]  # the next request, without its temperature
+    prompts: Sequence[object]
+    lengths: Sequence[int]  # numbers of tokens that are asked for
+    more: Body  # what each request has besides prompt, length and temperature
     truth: Callable[[Body], Truth]
 
 
-def _completion(chance: random.Random) -> Body:
-    return {"prompt": chance.choice(PROMPTS), "max_tokens": chance.randint(1, 150), "model": MODEL}
-
-
-VLLM = Api("/v1/completions", _completion, of_response)
+VLLM = Api("/v1/completions", PROMPTS, range(1, 151), {"model": MODEL}, of_response)
 
 
 @dataclass(frozen=True)
@@ -119,20 +119,15 @@ class Times:
         return self.decoding / self.tokens
 
     @property
-    def to_first_token(self) -> float:
-        """Mean time to first token."""
-        return self.first_token / self.requests
-
-    @property
     def per_request(self) -> float:
         """Mean time of a request."""
         return (self.first_token + self.decoding) / self.requests
 
     def __str__(self) -> str:
         """Return the means."""
-        means = (1000 * each for each in (self.per_token, self.to_first_token, self.per_request))
-        return "{} requests, {:.2f} ms a token, first token {:.1f} ms, {:.0f} ms a request".format(
-            self.requests, *means
+        return (
+            f"{self.requests} requests, {1000 * self.per_token:.2f} ms a token,"
+            f" first token {1000 * self.first_token / self.requests:.1f} ms, {1000 * self.per_request:.0f} ms a request"
         )
 
 
@@ -147,9 +142,31 @@ class Load:
     api: Api = VLLM
 
 
-def drive(url: str, load: Load) -> Truth:
-    """Send the load to a server and return the sums of its responses; any status but 200 is an error."""
-    return asyncio.run(_drive(url, load, threading.Event()))
+def _post(url: str, body: Body, **headers: str) -> HTTPResponse:
+    """Send one request; a status that refuses it is an error."""
+    headers["Content-Type"] = "application/json"
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    response: HTTPResponse = urllib.request.urlopen(request, timeout=120)
+    return response
+
+
+def drive(url: str, load: Load, stopped: threading.Event | None = None) -> Truth:
+    """Send the load to a server, at most until ``stopped``, and return the sums of its responses."""
+    deadline = time.monotonic() + load.seconds
+    headers = {"x-request-type": load.request_type} if load.request_type else {}
+
+    def worker(number: int) -> Truth:
+        """Send one request after the other; their order and lengths are the same in every run."""
+        chance, truth = random.Random(number), Truth()
+        while not (stopped and stopped.is_set()) and time.monotonic() <= deadline:
+            prompt, length = chance.choice(load.api.prompts), chance.choice(load.api.lengths)
+            asked = {"prompt": prompt, "max_tokens": length, "temperature": load.temperature}
+            with _post(url + load.api.path, {**load.api.more, **asked}, **headers) as response:
+                truth += load.api.truth(json.load(response))
+        return truth
+
+    with ThreadPoolExecutor(load.at_once) as pool:
+        return sum(pool.map(worker, range(load.at_once)), Truth())
 
 
 @contextlib.contextmanager
@@ -157,7 +174,7 @@ def driving(url: str, load: Load) -> Iterator[Future[Truth]]:
     """Send the load while the block runs, and wait for the last answers: the future has their sums then."""
     stopped = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        answered = pool.submit(asyncio.run, _drive(url, load, stopped))
+        answered = pool.submit(drive, url, load, stopped)
         try:
             yield answered
         finally:
@@ -165,47 +182,10 @@ def driving(url: str, load: Load) -> Iterator[Future[Truth]]:
             answered.result()  # an error of the load explains that of the block
 
 
-def _session(url: str, headers: Mapping[str, str] | None = None) -> aiohttp.ClientSession:
-    # vLLM closes idle connections after 5 s, and a request may meet that end.
-    ends = aiohttp.TCPConnector(force_close=True)
-    timeout = aiohttp.ClientTimeout(total=120)
-    return aiohttp.ClientSession(url, timeout=timeout, connector=ends, raise_for_status=True, headers=headers)
-
-
-async def _drive(url: str, load: Load, stopped: threading.Event) -> Truth:
-    deadline = time.monotonic() + load.seconds
-    headers = {"x-request-type": load.request_type} if load.request_type else None
-
-    async def worker(number: int) -> Truth:
-        """Send one request after the other; their order and lengths are the same in every run."""
-        chance, truth = random.Random(number), Truth()
-        while not (stopped.is_set() or time.monotonic() > deadline):
-            body = {**load.api.body(chance), "temperature": load.temperature}
-            async with session.post(load.api.path, json=body) as response:
-                truth += load.api.truth(await response.json())
-        return truth
-
-    async with _session(url, headers) as session:
-        return sum(await asyncio.gather(*map(worker, range(load.at_once))), Truth())
-
-
-def answers_of(worker: int, requests: int) -> list[Body]:
-    """Return one worker's requests with short prompts, the same ones in every round."""
-    chance = random.Random(worker)
-    return [
-        {"prompt": chance.choice(PROMPTS), "max_tokens": chance.randint(40, 160)} for _ in range(requests)
-    ]
-
-
-def long_prompts(tokens: int, requests: int, seed: int) -> list[Body]:
-    """Return requests with prompts that no request had before, and short answers."""
-    chance = random.Random(seed)
-    return [{"prompt": chance.choices(VOCABULARY, k=tokens), "max_tokens": 8} for _ in range(requests)]
-
-
 def send(url: str, workers: Sequence[Sequence[Body]]) -> Times:
     """Send the requests of each worker one after the other, all workers at once."""
-    return asyncio.run(_send(url, workers))
+    with ThreadPoolExecutor(len(workers)) as pool:
+        return sum(pool.map(_stream, itertools.repeat(url), workers), Times())
 
 
 def send_until(happened: Callable[[], bool], url: str, rounds: Sequence[Sequence[Sequence[Body]]]) -> Times:
@@ -218,33 +198,25 @@ def send_until(happened: Callable[[], bool], url: str, rounds: Sequence[Sequence
     raise AssertionError(f"the condition was not met after {times}")
 
 
-async def _send(url: str, workers: Sequence[Sequence[Body]]) -> Times:
-    async def worker(requests: Sequence[Body]) -> Times:
-        times = Times()
-        for request in requests:
-            times += await _stream(session, request)
-        return times
-
-    async with _session(url) as session:
-        return sum(await asyncio.gather(*map(worker, workers)), Times())
-
-
-async def _stream(session: aiohttp.ClientSession, request: Body) -> Times:
-    """Send one greedy request, and take the moments of its first and its last token."""
+def _stream(url: str, requests: Sequence[Body]) -> Times:
+    """Send greedy requests one after the other, and take the moments of the first and the last token of each."""
     more = {"model": MODEL, "temperature": 0, "ignore_eos": True}
     streamed = {"stream": True, "stream_options": {"include_usage": True}}
-    began = time.perf_counter()
-    moments: list[float] = []
-    tokens = 0
-    async with session.post("/v1/completions", json={**more, **streamed, **request}) as response:
-        async for line in response.content:
-            data = line.removeprefix(b"data: ").strip()
-            if not data or data == b"[DONE]":
-                continue
-            chunk = json.loads(data)
-            if chunk["choices"]:
-                moments.append(time.perf_counter())
-            elif chunk["usage"]:
-                tokens = chunk["usage"]["completion_tokens"]
-    assert tokens == request["max_tokens"]
-    return Times(1, tokens - 1, moments[0] - began, moments[-1] - moments[0])
+    times = Times()
+    for request in requests:
+        began = time.perf_counter()
+        moments: list[float] = []
+        tokens = 0
+        with _post(f"{url}/v1/completions", {**more, **streamed, **request}) as response:
+            for line in response:
+                data = line.removeprefix(b"data: ").strip()
+                if not data or data == b"[DONE]":
+                    continue
+                chunk = json.loads(data)
+                if chunk["choices"]:
+                    moments.append(time.perf_counter())
+                elif chunk["usage"]:
+                    tokens = chunk["usage"]["completion_tokens"]
+        assert tokens == request["max_tokens"]
+        times += Times(1, tokens - 1, moments[0] - began, moments[-1] - moments[0])
+    return times

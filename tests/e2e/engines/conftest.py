@@ -1,4 +1,4 @@
-"""Shared fixtures: the location of each engine, and a table of comparisons."""
+"""Shared fixtures: the location of each engine, and a table of comparisons. ``watch.row`` makes its rows."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ sys.path[:0] = [str(HERE), *(str(HERE / engine) for engine in NEEDS)]
 pytest.register_assert_rewrite("compare", "counted", "drop", "watch")
 
 if TYPE_CHECKING:
-    from clients import Truth
     from process import Server
-    from watch import Page, Watch
+    from watch import Watch
 
 TABLE = pytest.StashKey[list[str]]()
 HEAD = f"{'scenario':<34}{'requests':>9}{'drafts':>17}{'draft tokens':>19}{'accepted':>17}"
@@ -62,18 +61,6 @@ def remark(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Add a line to the report at the end of the run."""
     lines = request.config.stash.setdefault(TABLE, [])
     return lines.append
-
-
-@pytest.fixture(scope="session")
-def record(remark: Callable[[str], None]) -> Callable[[str, Page, Truth], None]:
-    """Add a row to the table: sums of the responses, and of the exporter."""
-
-    def add(scenario: str, page: Page, truth: Truth) -> None:
-        names = ("drafts", "draft_tokens", "accepted_tokens")
-        pairs = [f"{getattr(truth, name)} | {page.sum(f'spec_decode_{name}_total'):.0f}" for name in names]
-        remark(f"{scenario:<34}{truth.requests:>9}{pairs[0]:>17}{pairs[1]:>19}{pairs[2]:>17}")
-
-    return add
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,8 +19,7 @@ SOON = 30.0
 def drop_and_recovery(watching: Watch, url: str, api: Api, *, worse: float) -> str:
     """Cause a drop by the temperature ``worse``, and end it; return a line about both delays."""
     with driving(url, Load(temperature=0, seconds=CEILING, api=api)):
-        known = f"a baseline; see {watching.server.log_path}"
-        eventually(lambda: bool(watching.page().find(BASELINE)), what=known)
+        eventually(lambda: watching.shows({BASELINE: {}}), what=f"a baseline; see {watching.log_path}")
         page = watching.settled(polls=20)
     baseline = page.sum(BASELINE)
     assert page.sum("spec_decode_acceptance_length_tokens", window="30s") == approx(baseline, rel=0.1)
@@ -42,14 +41,12 @@ def drop_and_recovery(watching: Watch, url: str, api: Api, *, worse: float) -> s
 
 def _seconds_until(dropped: int, watching: Watch, url: str, load: Load) -> float:
     """Return the delay from the first request to the exporter's report, which remains for ten polls."""
-
-    def reported() -> bool:
-        return watching.page().sum(DROPPED, kind="sudden") == dropped
-
     began = time.monotonic()
     with driving(url, load):
-        eventually(reported, what=f"{DROPPED} {dropped}; see {watching.server.log_path}")
+        eventually(
+            lambda: watching.page().sum(DROPPED, kind="sudden") == dropped,
+            what=f"{DROPPED} {dropped}; see {watching.log_path}",
+        )
         seconds = time.monotonic() - began
-        watching.settled(polls=10)
-        assert reported()
+        assert watching.settled(polls=10).sum(DROPPED, kind="sudden") == dropped
     return seconds

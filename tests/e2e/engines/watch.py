@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from process import HOST, LOGS, Server, get, serve
+from clients import Truth
+from process import LOGS, PATIENCE, get
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from tests.e2e.conftest import eventually, free_port
+from tests.e2e.conftest import Exporter, eventually
 
 TARGET = "server"
 LONG = "10m"  # longer than a whole scenario
@@ -62,30 +61,31 @@ def state(page: Page) -> str:
     return present
 
 
-@dataclass(frozen=True)
-class Watch:
+class Watch(Exporter):
     """A running exporter that watches one server."""
-
-    server: Server
 
     def page(self) -> Page:
         """Read its page now."""
-        return page_of(self.server.url)
+        return page_of(self.url)
+
+    def api(self, path: str) -> Any:
+        """Ask its API."""
+        return json.loads(get(f"{self.url}/api/v1/{path}"))
 
     def up(self) -> bool:
-        """Return whether the last poll succeeded."""
-        return any(sample.value == 1 for sample in self.page().find("spec_decode_exporter_target_up"))
+        """Return whether the last poll succeeded: from then on counts are measured."""
+        found = self.page().find("spec_decode_exporter_target_up", target=TARGET)
+        return [sample.value for sample in found] == [1]
 
-    def wait_until_up(self) -> None:
-        """Wait for a successful poll: the starting point that later counts are measured from."""
-        eventually(self.up, what=f"a successful poll; see {self.server.log_path}")
+    def shows(self, series: Mapping[str, Mapping[str, str]]) -> bool:
+        """Return whether the page has samples of each of these names, with at least these labels."""
+        page = self.page()
+        return all(page.find(name, **labels) for name, labels in series.items())
 
     def settled(self, polls: int = 2) -> Page:
         """Return the page after ``polls`` further successful polls, which include all earlier requests."""
         enough = self._successes() + polls
-        eventually(
-            lambda: self._successes() >= enough, what=f"{polls} further polls; see {self.server.log_path}"
-        )
+        eventually(lambda: self._successes() >= enough, what=f"{polls} further polls; see {self.log_path}")
         return self.page()
 
     def complaints(self, *, filtered: bool = True) -> list[str]:
@@ -95,7 +95,7 @@ class Watch:
         """
         expected = ("event=acceptance_dropped", "event=verdict_changed")
         wrong = ("level=warning", "level=error", *(["event=filtered_page_not_used"] if filtered else []))
-        lines = self.server.log.splitlines()
+        lines = self.log.splitlines()
         complaints = [line for line in lines if any(word in line for word in wrong)]
         return [line for line in complaints if not any(word in line for word in expected)]
 
@@ -116,29 +116,20 @@ def watch(
     LOGS.mkdir(parents=True, exist_ok=True)
     target = {"url": f"{url}/metrics", "name": TARGET}
     told = {"windows": ["30s", window], "targets": [target], "metrics": {"profile": "full"}, **more}
-    path = LOGS / f"{name}-exporter.yml"
-    path.write_text(json.dumps(told), encoding="utf-8")
-    port = port or free_port()
-    program = Path(sys.executable).with_name("spec-decode-exporter")
-    command = [str(program), "run", "--config.file", str(path), "--web.listen-address", f"{HOST}:{port}"]
-    with serve(command, name=f"{name}-exporter", port=port, health="/-/healthy") as server:
-        watching = Watch(server)
-        watching.wait_until_up()
+    watching = Watch(LOGS, json.dumps(told), name=f"{name}-exporter", port=port)
+    try:
+        watching.wait_for(f"{watching.url}/-/healthy")
+        eventually(watching.up, what=f"a successful poll; see {watching.log_path}")
         yield watching
-
-
-def engine(watching: Watch) -> Any:
-    """Return the engine as the API describes it; None while there is none."""
-    engines = json.loads(get(f"{watching.server.url}/api/v1/snapshot"))["engines"]
-    return next(iter(engines), None)
+    finally:
+        watching.stop(PATIENCE)
 
 
 def learned(watching: Watch, seconds: float) -> bool:
     """Return whether the time without speculation is long enough, with its time to first token."""
-    found = engine(watching)
-    baseline = found and found["baseline"]
-    return bool(
-        baseline and baseline["seconds"] >= seconds and baseline["time_to_first_token_seconds"] is not None
+    baselines = [engine["baseline"] for engine in watching.api("snapshot")["engines"] if engine["baseline"]]
+    return any(
+        one["seconds"] >= seconds and one["time_to_first_token_seconds"] is not None for one in baselines
     )
 
 
@@ -149,10 +140,11 @@ def bounds(page: Page, name: str, window: str, **labels: str) -> tuple[float, fl
     return low, value, high
 
 
-def has_bounds(watching: Watch, window: str, **cost: str) -> bool:
-    """Return whether the cost is known with these labels, and the speed-up of a request has bounds."""
-    page = watching.page()
-    return bool(page.find(COST, **cost) and page.find(f"{REQUEST_SPEEDUP}_lower", window=window))
+def row(scenario: str, page: Page, truth: Truth) -> str:
+    """Return a row of the table at the end of the run: sums of the responses, and of the exporter."""
+    names = ("drafts", "draft_tokens", "accepted_tokens")
+    pairs = [f"{getattr(truth, name)} | {page.sum(f'spec_decode_{name}_total'):.0f}" for name in names]
+    return f"{scenario:<34}{truth.requests:>9}{pairs[0]:>17}{pairs[1]:>19}{pairs[2]:>17}"
 
 
 def said(page: Page) -> str:

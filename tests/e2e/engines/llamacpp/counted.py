@@ -9,22 +9,11 @@ from __future__ import annotations
 import dataclasses
 
 from clients import Truth
+from process import Server
 from pytest import approx  # noqa: PT013 - the one name that is read like a word
-from watch import LONG, Page, page_of
+from watch import Page, Watch, page_of
 
 DIGITS = 6
-EXACT = 1e-9  # relative error of a division
-
-
-def complete(truth: Truth, url: str) -> Truth:
-    """Add what no response has, the drafts and the accepted tokens by position, from the server's own page."""
-    own = page_of(url)
-    positions = (
-        own.positions("llamacpp:spec_decode_num_accepted_tokens_per_pos_total") if truth.draft_tokens else ()
-    )
-    assert sum(positions) == truth.accepted_tokens
-    drafts = int(own.sum("llamacpp:spec_decode_num_drafts_total"))
-    return dataclasses.replace(truth, drafts=drafts, positions=positions)
 
 
 def printed(value: float) -> object:
@@ -33,22 +22,26 @@ def printed(value: float) -> object:
     return approx(value, rel=0, abs=step / 2 if step > 1 else 0)
 
 
-def check_counters(page: Page, truth: Truth) -> None:
-    """Compare the counters, which start at 0: accepted tokens are exact, the others as exact as they are printed."""
+def compare_counters(server: Server, watching: Watch, truth: Truth) -> tuple[Page, Truth]:
+    """Compare the counters, which start at 0: accepted tokens are exact, the others as exact as they are printed.
+
+    Return the exporter's page and the truth with what no response has, the drafts and the accepted tokens by position:
+    they are from the server's own page.
+    """
+    own = page_of(server.url)
+    positions = (
+        own.positions("llamacpp:spec_decode_num_accepted_tokens_per_pos_total") if truth.draft_tokens else ()
+    )
+    assert sum(positions) == truth.accepted_tokens
+    drafts = int(own.sum("llamacpp:spec_decode_num_drafts_total"))
+    truth = dataclasses.replace(truth, drafts=drafts, positions=positions)
+    page = watching.settled()
     assert page.sum("spec_decode_accepted_tokens_total") == truth.accepted_tokens
     accepted = page.positions("spec_decode_position_accepted_tokens_total")
-    assert accepted[: len(truth.positions)] == truth.positions
-    assert not any(accepted[len(truth.positions) :])
+    assert accepted[: len(positions)] == positions
+    assert not any(accepted[len(positions) :])
     for name in ("drafts", "draft_tokens", "generation_tokens"):
         assert page.sum(f"spec_decode_{name}_total") == printed(getattr(truth, name)), name
     assert {sample.value for sample in page.find("spec_decode_consistent")} == {1}
     assert {sample.value for sample in page.find("spec_decode_engine_resets_total")} == {0}
-
-
-def check_steps(page: Page, truth: Truth) -> None:
-    """Compare what follows from the decode steps: each gives one token that no draft had."""
-    steps = truth.generation_tokens - truth.accepted_tokens
-    assert page.sum("spec_decode_decode_steps_total") == printed(steps)
-    assert page.sum("spec_decode_coverage_ratio", window=LONG) == approx(truth.drafts / steps, rel=EXACT)
-    tokens = truth.generation_tokens / steps
-    assert page.sum("spec_decode_effective_tokens_per_step", window=LONG) == approx(tokens, rel=EXACT)
+    return page, truth

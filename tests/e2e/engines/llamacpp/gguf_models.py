@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+import string
 import struct
 import sys
 from array import array
@@ -22,72 +23,58 @@ ALIGNMENT = 32  # Bytes; the format's own default
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # types of tokens
 UNSIGNED, SIGNED, FLOAT, STRING, ARRAY = 4, 5, 6, 8, 9  # types of metadata; numbers have 32 bits
 
+TOKENS = [("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL)]
+"""Text and type of each token: the bytes of ASCII, letters, and as many others as fill the vocabulary."""
+TOKENS += [(f"<0x{byte:02X}>", BYTE) for byte in range(128)]
+TOKENS += [(text, NORMAL) for text in ("\u2581", *string.ascii_lowercase)]
+TOKENS += [(f"<{number}>", NORMAL) for number in range(len(TOKENS), VOCABULARY)]
+
 Value = str | int | float | Sequence[str] | Sequence[int] | Sequence[float]
 Tensor = tuple[tuple[int, ...], bytes]  # Shape, the innermost dimension first, and values of 32 bits
 
-
-def tokens() -> list[tuple[str, int]]:
-    """Return text and type of each token: the bytes of ASCII, letters, and as many others as fill the vocabulary."""
-    plain = ["\u2581", *"abcdefghijklmnopqrstuvwxyz"]
-    some = [("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL)]
-    some += [(f"<0x{byte:02X}>", BYTE) for byte in range(128)]
-    some += [(text, NORMAL) for text in plain]
-    return some + [(f"<{number}>", NORMAL) for number in range(len(some), VOCABULARY)]
+SETTINGS: Mapping[str, Value] = {
+    "general.architecture": "llama",
+    "general.name": "tiny",
+    "llama.context_length": CONTEXT,
+    "llama.embedding_length": HIDDEN,
+    "llama.feed_forward_length": INTERMEDIATE,
+    "llama.attention.head_count": 1,
+    "llama.attention.layer_norm_rms_epsilon": 1e-5,
+    "llama.rope.dimension_count": HIDDEN,
+    "llama.vocab_size": VOCABULARY,
+    "tokenizer.ggml.model": "llama",
+    "tokenizer.ggml.tokens": [text for text, _ in TOKENS],
+    "tokenizer.ggml.scores": [-float(number) for number in range(VOCABULARY)],
+    "tokenizer.ggml.token_type": [kind for _, kind in TOKENS],
+    "tokenizer.ggml.bos_token_id": 1,
+    "tokenizer.ggml.eos_token_id": 2,
+    "tokenizer.ggml.unknown_token_id": 0,
+}
+"""Description of both models, without the number of their layers."""
 
 
 def tensors() -> dict[str, Tensor]:
-    """Draw the target's weights, always the same ones."""
-    chance = random.Random(7)
-
-    def drawn(deviation: float, *shape: int) -> Tensor:
-        return shape, array("f", (chance.gauss(0, deviation) for _ in range(math.prod(shape)))).tobytes()
-
-    def ones() -> Tensor:
-        return (HIDDEN,), array("f", [1.0] * HIDDEN).tobytes()
-
-    weights = {
-        "token_embd.weight": drawn(1, HIDDEN, VOCABULARY),
-        "output.weight": drawn(0.2, HIDDEN, VOCABULARY),
-        "output_norm.weight": ones(),
-    }
+    """Draw the target's weights, always the same ones: all are of a normal distribution but the norms, which are 1."""
+    drawn = {"token_embd.weight": (1.0, HIDDEN, VOCABULARY), "output.weight": (0.2, HIDDEN, VOCABULARY)}
+    norms = ["output_norm.weight"]
     for layer in range(LAYERS):
         factor = 1 if layer < DRAFT_LAYERS else WEAKENED
-        weights |= {
-            f"blk.{layer}.attn_norm.weight": ones(),
-            f"blk.{layer}.ffn_norm.weight": ones(),
-            f"blk.{layer}.attn_q.weight": drawn(0.08, HIDDEN, HIDDEN),
-            f"blk.{layer}.attn_k.weight": drawn(0.08, HIDDEN, HIDDEN),
-            f"blk.{layer}.attn_v.weight": drawn(0.2, HIDDEN, HIDDEN),
-            f"blk.{layer}.attn_output.weight": drawn(0.3 * factor, HIDDEN, HIDDEN),
-            f"blk.{layer}.ffn_gate.weight": drawn(0.2, HIDDEN, INTERMEDIATE),
-            f"blk.{layer}.ffn_up.weight": drawn(0.2, HIDDEN, INTERMEDIATE),
-            f"blk.{layer}.ffn_down.weight": drawn(0.2 * factor, INTERMEDIATE, HIDDEN),
+        norms += [f"blk.{layer}.attn_norm.weight", f"blk.{layer}.ffn_norm.weight"]
+        drawn |= {
+            f"blk.{layer}.attn_q.weight": (0.08, HIDDEN, HIDDEN),
+            f"blk.{layer}.attn_k.weight": (0.08, HIDDEN, HIDDEN),
+            f"blk.{layer}.attn_v.weight": (0.2, HIDDEN, HIDDEN),
+            f"blk.{layer}.attn_output.weight": (0.3 * factor, HIDDEN, HIDDEN),
+            f"blk.{layer}.ffn_gate.weight": (0.2, HIDDEN, INTERMEDIATE),
+            f"blk.{layer}.ffn_up.weight": (0.2, HIDDEN, INTERMEDIATE),
+            f"blk.{layer}.ffn_down.weight": (0.2 * factor, INTERMEDIATE, HIDDEN),
         }
+    weights: dict[str, Tensor] = {name: ((HIDDEN,), array("f", [1.0] * HIDDEN).tobytes()) for name in norms}
+    chance = random.Random(7)
+    for name, (deviation, *shape) in drawn.items():
+        values = (chance.gauss(0, deviation) for _ in range(math.prod(shape)))
+        weights[name] = tuple(shape), array("f", values).tobytes()
     return weights
-
-
-def settings(layers: int) -> dict[str, Value]:
-    """Describe a model with ``layers``; all other values are the same for target and draft."""
-    texts, types = zip(*tokens(), strict=True)
-    return {
-        "general.architecture": "llama",
-        "general.name": "tiny",
-        "llama.context_length": CONTEXT,
-        "llama.embedding_length": HIDDEN,
-        "llama.block_count": layers,
-        "llama.feed_forward_length": INTERMEDIATE,
-        "llama.attention.head_count": 1,
-        "llama.attention.layer_norm_rms_epsilon": 1e-5,
-        "llama.rope.dimension_count": HIDDEN,
-        "llama.vocab_size": VOCABULARY,
-        "tokenizer.ggml.model": "llama",
-        "tokenizer.ggml.tokens": texts,
-        "tokenizer.ggml.scores": [-float(number) for number in range(VOCABULARY)],
-        "tokenizer.ggml.token_type": types,
-        "tokenizer.ggml.bos_token_id": 1,
-        "tokenizer.ggml.eos_token_id": 2,
-        "tokenizer.ggml.unknown_token_id": 0,
-    }
 
 
 def _text(text: str) -> bytes:
@@ -119,12 +106,8 @@ def write(path: Path, metadata: Mapping[str, Value], weights: Mapping[str, Tenso
     body = b""
     for name, (shape, values) in weights.items():
         head += _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(body))
-        body += _padded(values)
-    path.write_bytes(_padded(head) + body)
-
-
-def _padded(data: bytes) -> bytes:
-    return data + bytes(-len(data) % ALIGNMENT)
+        body += values + bytes(-len(values) % ALIGNMENT)
+    path.write_bytes(head + bytes(-len(head) % ALIGNMENT) + body)
 
 
 def build(folder: Path) -> None:
@@ -133,8 +116,8 @@ def build(folder: Path) -> None:
     beyond = tuple(f"blk.{layer}." for layer in range(DRAFT_LAYERS, LAYERS))
     cut = {name: tensor for name, tensor in weights.items() if not name.startswith(beyond)}
     folder.mkdir(parents=True, exist_ok=True)
-    write(folder / "target.gguf", settings(LAYERS), weights)
-    write(folder / "draft.gguf", settings(DRAFT_LAYERS), cut)
+    write(folder / "target.gguf", {**SETTINGS, "llama.block_count": LAYERS}, weights)
+    write(folder / "draft.gguf", {**SETTINGS, "llama.block_count": DRAFT_LAYERS}, cut)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clients import Api, Body, Truth
-from gguf_models import NORMAL, VOCABULARY, tokens
+from gguf_models import NORMAL, TOKENS
 from process import Server, serve
 
 from tests.e2e.conftest import free_port
@@ -20,15 +20,20 @@ from tests.e2e.conftest import free_port
 PROGRAM = Path(__file__).with_name("serve.py")
 SLOTS = 4
 CONTEXT = 1024  # tokens of a request: the prompt's and the answer's
-WORDS = [number for number in range(VOCABULARY) if tokens()[number][1] == NORMAL]
+WORDS = [number for number, (_, kind) in enumerate(TOKENS) if kind == NORMAL]
+SYNTHETIC_RATES = "speculative.synth_rates"
+"""Accept with these probabilities by position, whatever the models say: ``--spec-synth-rates``."""
 ALL_TOKENS = {"ignore_eos": True, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 """Sample from the whole vocabulary, and stop at the number of tokens alone."""
 
 
-def draft_model(tokens: int, **more: Any) -> dict[str, Any]:
+def draft_model(tokens: int) -> dict[str, Any]:
     """Speculate with the draft model, as by ``--spec-type draft-simple --spec-draft-n-max``."""
-    draft = {"mparams.path": str(models() / "draft.gguf"), "n_max": tokens, **more}
-    return {"type": "draft-simple", **{f"speculative.draft.{name}": value for name, value in draft.items()}}
+    return {
+        "type": "draft-simple",
+        "speculative.draft.mparams.path": f"{os.environ['LLAMACPP_MODELS']}/draft.gguf",
+        "speculative.draft.n_max": tokens,
+    }
 
 
 def ngram(size: int, tokens: int) -> dict[str, Any]:
@@ -40,18 +45,11 @@ def ngram(size: int, tokens: int) -> dict[str, Any]:
     }
 
 
-def accepting(*rates: float) -> dict[str, Any]:
-    """Accept with these probabilities by position, whatever the models say: ``--spec-synth-rates``."""
-    return {"speculative.synth_rates": rates}
-
-
 def requests(tokens: int, prompt: int = 8) -> Api:
     """Ask for answers of ``tokens`` after prompts of ``prompt`` random tokens."""
-
-    def body(chance: random.Random) -> Body:
-        return {"prompt": chance.choices(WORDS, k=prompt), "n_predict": tokens, **ALL_TOKENS}
-
-    return Api("/completion", body, of_timings)
+    chance = random.Random(prompt)
+    prompts = [chance.choices(WORDS, k=prompt) for _ in range(1000)]
+    return Api("/completion", prompts, [tokens], ALL_TOKENS, of_timings)
 
 
 def of_timings(body: Body) -> Truth:
@@ -66,18 +64,14 @@ def of_timings(body: Body) -> Truth:
     )
 
 
-def models() -> Path:
-    """Return the folder with the models, absolute."""
-    return Path(os.environ["LLAMACPP_MODELS"])
-
-
 @contextlib.contextmanager
 def llamacpp(
     name: str, flags: dict[str, Any], *, model: str = "target", slots: int = SLOTS
 ) -> Iterator[Server]:
     """Run llama.cpp until the block ends; the block begins when it has loaded its models."""
     port = free_port()
-    size = {"model.path": str(models() / f"{model}.gguf"), "n_parallel": slots, "n_ctx": slots * CONTEXT}
+    path = f"{os.environ['LLAMACPP_MODELS']}/{model}.gguf"
+    size = {"model.path": path, "n_parallel": slots, "n_ctx": slots * CONTEXT}
     command = [sys.executable, str(PROGRAM), str(port), json.dumps(size | flags)]
     package = {"PYTHONPATH": os.environ["LLAMACPP"]}
     with serve(command, name=name, port=port, health="/health", environment=package) as server:

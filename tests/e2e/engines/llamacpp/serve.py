@@ -19,19 +19,14 @@ ALWAYS = {"endpoint_metrics": True, "cpuparams.n_threads": 1, "cpuparams_batch.n
 """One thread: the exporter and the clients have the other core."""
 
 
-def put(parameters: object, path: str, value: Any) -> None:
-    """Set an attribute of an attribute."""
-    *parents, name = path.split(".")
-    setattr(reduce(getattr, parents, parameters), name, value)
-
-
 def main(port: int, flags: dict[str, Any]) -> None:
     """Serve until a signal ends the process."""
     parameters = xllamacpp.CommonParams()
     kind = flags.pop("type").upper().replace("-", "_")
     parameters.speculative.types = [xllamacpp.common_speculative_type[f"COMMON_SPECULATIVE_TYPE_{kind}"]]
     for path, value in {**ALWAYS, "port": port, **flags}.items():
-        put(parameters, path, value)
+        *parents, name = path.split(".")
+        setattr(reduce(getattr, parents, parameters), name, value)
     server = xllamacpp.Server(parameters)
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     del server

@@ -1,9 +1,9 @@
 import pytest
 from clients import Load, drive, driving
-from counted import check_counters, complete
+from counted import compare_counters
 from drop import drop_and_recovery
-from llamacpp_server import accepting, draft_model, llamacpp, requests
-from watch import LONG, state, watch
+from llamacpp_server import SYNTHETIC_RATES, draft_model, llamacpp, requests
+from watch import LONG, row, state, watch
 
 from tests.e2e.conftest import CEILING, eventually
 
@@ -12,12 +12,11 @@ K = len(RATES)
 ENOUGH = 30_000  # drafts after which chance moves the rarest rate by less than 1 %
 
 
-def test_every_number_equals_what_the_responses_say_and_a_drop_is_flagged_soon(record, remark):
+def test_every_number_equals_what_the_responses_say_and_a_drop_is_flagged_soon(remark):
     with llamacpp("llamacpp-drop", draft_model(K)) as server, watch("llamacpp-drop", server.url) as watching:
-        truth = complete(drive(server.url, Load(temperature=0, seconds=5, api=requests(200))), server.url)
-        page = watching.settled()
-        check_counters(page, truth)
-        record("llama.cpp, draft model", page, truth)
+        sent = drive(server.url, Load(temperature=0, seconds=5, api=requests(200)))
+        page, truth = compare_counters(server, watching, sent)
+        remark(row("llama.cpp, draft model", page, truth))
         assert truth.acceptance > 0.5
         assert page.sum("spec_decode_configured_tokens") == K
         assert state(page) == "active"
@@ -26,18 +25,16 @@ def test_every_number_equals_what_the_responses_say_and_a_drop_is_flagged_soon(r
         assert watching.complaints(filtered=False) == []
 
 
-def test_acceptance_by_position_is_what_the_server_was_told_to_accept(record):
-    told = draft_model(K) | accepting(*RATES)
+def test_acceptance_by_position_is_what_the_server_was_told_to_accept(remark):
+    told = {**draft_model(K), SYNTHETIC_RATES: RATES}
     with llamacpp("llamacpp-rates", told) as server, watch("llamacpp-rates", server.url) as watching:
         with driving(server.url, Load(temperature=0, seconds=CEILING, api=requests(800))) as sent:
             eventually(
                 lambda: watching.page().sum("spec_decode_drafts_total") > ENOUGH,
                 what=f"{ENOUGH} drafts; see {server.log_path}",
             )
-        truth = complete(sent.result(), server.url)
-        page = watching.settled()
-        check_counters(page, truth)
-        record("llama.cpp, synthetic rates", page, truth)
+        page, truth = compare_counters(server, watching, sent.result())
+        remark(row("llama.cpp, synthetic rates", page, truth))
         rates = page.positions("spec_decode_position_acceptance_ratio", window=LONG)
         assert rates == pytest.approx(RATES, rel=0.03)
         assert watching.complaints(filtered=False) == []

@@ -11,7 +11,6 @@ so much less than one of the target that speculation makes a server on a CPU mor
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -22,6 +21,8 @@ DRAFT_LAYERS = 2
 WEAKENED = 0.02  # factor for the output of every layer that the draft model lacks
 VOCABULARY = 512
 HEAD_SIZE = 64
+PAIRS = {"target": ("draft", 4, 256, 512), "deep": ("deep-draft", 24, 512, 2048)}
+"""Folder of the draft model, layers of the target, and widths of both, by the folder of the target."""
 TEXT = Path(__file__).read_text(encoding="utf-8")
 
 
@@ -40,65 +41,34 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=plain, bos_token="<s>", eos_token="</s>")
 
 
-@dataclass(frozen=True)
-class Size:
-    """Layers and widths of a target; its draft model has ``DRAFT_LAYERS`` of the same widths."""
-
-    layers: int
-    hidden: int
-    intermediate: int
-
-    def config(self, layers: int) -> LlamaConfig:
-        """Describe a model with ``layers``; all other values are the same for target and draft."""
-        return LlamaConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=self.hidden,
-            intermediate_size=self.intermediate,
-            num_hidden_layers=layers,
-            num_attention_heads=self.hidden // HEAD_SIZE,
-            num_key_value_heads=self.hidden // HEAD_SIZE,
-            max_position_embeddings=2048,
-            tie_word_embeddings=False,
-            bos_token_id=0,
-            eos_token_id=1,
-        )
-
-
-PAIRS = {("target", "draft"): Size(4, 256, 512), ("deep", "deep-draft"): Size(24, 512, 2048)}
-"""Size of each pair by the folders of target and draft."""
-
-
-def target(size: Size) -> LlamaForCausalLM:
-    """Draw the target's weights, always the same ones."""
-    torch.manual_seed(7)
-    model = LlamaForCausalLM(size.config(size.layers))
+def main(folder: Path, whole: str) -> None:
+    """Write target and draft model of a pair below ``folder``, as vLLM loads them."""
+    cut, layers, hidden, intermediate = PAIRS[whole]
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // HEAD_SIZE,
+        num_key_value_heads=hidden // HEAD_SIZE,
+        max_position_embeddings=2048,
+        tie_word_embeddings=False,
+        bos_token_id=0,
+        eos_token_id=1,
+    )
+    torch.manual_seed(7)  # always the same weights
+    target = LlamaForCausalLM(config)
     with torch.no_grad():
-        for layer in model.model.layers[DRAFT_LAYERS:]:
+        for layer in target.model.layers[DRAFT_LAYERS:]:
             layer.self_attn.o_proj.weight.mul_(WEAKENED)
             layer.mlp.down_proj.weight.mul_(WEAKENED)
-    return model
-
-
-def draft(of: LlamaForCausalLM, size: Size) -> LlamaForCausalLM:
-    """Cut the first layers, the embedding and the head out of the target."""
-    model = LlamaForCausalLM(size.config(DRAFT_LAYERS))
-    model.load_state_dict({name: of.state_dict()[name] for name in model.state_dict()})
-    return model
-
-
-def save(model: LlamaForCausalLM, folder: Path) -> None:
-    """Write model and tokenizer as vLLM loads them."""
-    model.to(torch.bfloat16).save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-
-
-def main(folder: Path, whole: str) -> None:
-    """Write the pair of the target ``whole`` below ``folder``."""
-    [(cut, size)] = [(pair[1], size) for pair, size in PAIRS.items() if pair[0] == whole]
-    model = target(size)
-    save(draft(model, size), folder / cut)
-    save(model, folder / whole)
-    print(f"{whole}: {model.num_parameters()} parameters")  # noqa: T201
+    # The first layers, the embedding and the head of the target.
+    draft = LlamaForCausalLM(LlamaConfig(**{**config.to_dict(), "num_hidden_layers": DRAFT_LAYERS}))
+    draft.load_state_dict({name: target.state_dict()[name] for name in draft.state_dict()})
+    for name, model in ((cut, draft), (whole, target)):
+        model.to(torch.bfloat16).save_pretrained(folder / name)
+        tokenizer().save_pretrained(folder / name)
+    print(f"{whole}: {target.num_parameters()} parameters")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from clients import Truth, of_response
 from process import HOST
 from watch import page_of
 
@@ -27,51 +27,35 @@ COUNTERS = {
 }
 
 
+@dataclass(frozen=True)
 class Receiver:
     """Stand-in for the exporter: the test covers only vLLM and the middleware."""
 
-    def __init__(self) -> None:
-        self.records: list[dict[str, Any]] = []
-        self._server = ThreadingHTTPServer((HOST, 0), self._handler())
+    records: list[dict[str, Any]]
+    environment: Mapping[str, str]  # for vLLM and the middleware
 
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Environment variables for vLLM and the middleware."""
-        url = f"http://{HOST}:{self._server.server_port}/api/v1/requests"
-        return {"PYTHONPATH": str(FOLDER), "SPEC_DECODE_REQUESTS_URL": url}
 
-    def truth(self) -> Truth:
-        """Add up the records."""
-        return sum(map(of_response, list(self.records)), Truth())
+@contextlib.contextmanager
+def receiving() -> Iterator[Receiver]:
+    """Take records until the block ends."""
+    records: list[dict[str, Any]] = []
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        records = self.records
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            records.extend(json.loads(line) for line in body.splitlines())
+            self.send_response_only(200)  # and log nothing
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                records.extend(json.loads(line) for line in body.splitlines())
-                self.send_response(200)
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            def log_message(self, *words: object) -> None:
-                """Log nothing."""
-
-        return Handler
-
-    @contextlib.contextmanager
-    def serving(self) -> Iterator[Receiver]:
-        """Take records until the block ends."""
-        thread = threading.Thread(target=self._server.serve_forever)
-        thread.start()
+    with ThreadingHTTPServer((HOST, 0), Handler) as server, ThreadPoolExecutor(1) as pool:
+        pool.submit(server.serve_forever)
+        url = f"http://{HOST}:{server.server_port}/api/v1/requests"
         try:
-            yield self
+            yield Receiver(records, {"PYTHONPATH": str(FOLDER), "SPEC_DECODE_REQUESTS_URL": url})
         finally:
-            self._server.shutdown()
-            thread.join()
-            self._server.server_close()
+            server.shutdown()
 
 
 def counted(url: str) -> Mapping[str, float]:

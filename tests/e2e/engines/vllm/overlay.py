@@ -31,16 +31,12 @@ def overlay(wheel: Path, folder: Path) -> None:
         target = folder / "vllm" / extension.relative_to(installed)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(extension, target)
-    name_for_cpu(folder / f"vllm-{version}.dist-info", version)
-
-
-def name_for_cpu(metadata: Path, version: str) -> None:
-    """Add ``+cpu`` to the version: vLLM looks for it to choose the CPU."""
-    target = metadata.with_name(f"vllm-{version}+cpu.dist-info")
-    metadata.rename(target)
-    text = (target / "METADATA").read_text(encoding="utf-8")
+    # vLLM looks for ``+cpu`` in the version to choose the CPU.
+    metadata = folder / f"vllm-{version}+cpu.dist-info"
+    (folder / f"vllm-{version}.dist-info").rename(metadata)
+    text = (metadata / "METADATA").read_text(encoding="utf-8")
     text = text.replace(f"\nVersion: {version}\n", f"\nVersion: {version}+cpu\n", 1)
-    (target / "METADATA").write_text(text, encoding="utf-8")
+    (metadata / "METADATA").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@ import pytest
 from clients import Load, drive
 from compare import check_counters, check_vllm, check_windows
 from process import get
-from vllm_server import QUIET, ngram, vllm
+from vllm_server import NGRAM, QUIET, vllm
+from watch import row
 
 DRAFTS = "vllm:spec_decode_num_drafts"
 
@@ -10,18 +11,18 @@ DRAFTS = "vllm:spec_decode_num_drafts"
 @pytest.fixture(scope="module")
 def server():
     with vllm(
-        "data-parallel", *ngram(3), *QUIET, "--data-parallel-size", "2", "--api-server-count", "2"
+        "data-parallel", *NGRAM, *QUIET, "--data-parallel-size", "2", "--api-server-count", "2"
     ) as server:
         yield server
 
 
-def test_the_sum_over_two_engines_equals_what_the_responses_say(server, watching, record):
+def test_the_sum_over_two_engines_equals_what_the_responses_say(server, watching, remark):
     truth = drive(server.url, Load(temperature=0, seconds=20, at_once=4))
     page = watching.settled()
     check_vllm(server.url, truth)
     check_counters(page, truth)
     check_windows(page, truth)
-    record("two engines, two API servers", page, truth)
+    remark(row("two engines, two API servers", page, truth))
     assert page.sum("spec_decode_coverage_ratio", window="10m", engine="0") < 1, "some steps have no draft"
     infos = page.find("spec_decode_engine_info")
     assert {info.labels["method"] for info in infos} == {""}, "unknown outside of development mode"

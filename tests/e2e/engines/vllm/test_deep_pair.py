@@ -6,17 +6,17 @@ times in both is the truth. Every round has the same requests, so their means ar
 
 from __future__ import annotations
 
-from clients import answers_of, send, send_until
+from clients import SHORT_REQUESTS, send, send_until
 from vllm_server import DEV_MODE, QUIET, draft_model, vllm
-from watch import COST, REQUEST_SPEEDUP, SPEEDUP, bounds, engine, has_bounds, learned, said, watch
+from watch import COST, REQUEST_SPEEDUP, SPEEDUP, bounds, learned, said, watch
 
 from tests.e2e.conftest import eventually, free_port
 
 K = 4
-WORKERS = 3
-ROUNDS = [[answers_of(worker, 6) for worker in range(WORKERS)]] * 60
+ROUNDS = [SHORT_REQUESTS] * 60
 """Each takes some 12 s without speculation."""
 WINDOW = "3m"  # it has bounds from half of it on
+HAS_BOUNDS = {COST: {"source": "baseline"}, f"{REQUEST_SPEEDUP}_lower": {"window": WINDOW}}
 PAYS, LOSES = {"marginal", "healthy", "optimal"}, {"harmful"}
 LEARNING_SECONDS = 75.0  # length of the baseline; the exporter wants 60 s
 
@@ -37,11 +37,13 @@ def test_the_bounds_contain_what_the_client_measured(tmp_path, remark):
             vllm("deep-drafting", *QUIET, *draft_model(K, "deep-draft"), **deep) as drafts,
             watch("deep-unknown", drafts.url, window=WINDOW) as unknown,
         ):
-            watching.wait_until_up()
+            eventually(watching.up, what="a successful poll of the new server")
             send(drafts.url, ROUNDS[0])
-            drafting = send_until(lambda: has_bounds(watching, WINDOW, source="baseline"), drafts.url, ROUNDS)
+            drafting = send_until(lambda: watching.shows(HAS_BOUNDS), drafts.url, ROUNDS)
             page, bare = watching.settled(), unknown.settled()
-            verdict, of_unknown = engine(watching)["verdict"], engine(unknown)["verdict"]
+            verdict, of_unknown = (
+                each.api("snapshot")["engines"][0]["verdict"] for each in (watching, unknown)
+            )
     token = plain.per_token / drafting.per_token
     request = plain.per_request / drafting.per_request
     remark(f"K = 0: {plain}")

@@ -1,12 +1,13 @@
 import json
+import os
 
 import pytest
 from clients import VLLM, Load, drive
 from compare import check_counters, check_vllm, check_windows
 from drop import drop_and_recovery
 from process import get
-from vllm_server import DEV_MODE, QUIET, draft_model, models, vllm
-from watch import watch
+from vllm_server import DEV_MODE, QUIET, draft_model, vllm
+from watch import row, watch
 
 LATENCIES = ("time_to_first_token", "time_per_output_token")
 
@@ -17,13 +18,13 @@ def server():
         yield server
 
 
-def test_every_number_equals_what_the_responses_say_while_the_temperature_rises(server, watching, record):
+def test_every_number_equals_what_the_responses_say_while_the_temperature_rises(server, watching, remark):
     greedy = drive(server.url, Load(temperature=0, seconds=20))
     page = watching.settled()
     check_vllm(server.url, greedy)
     check_counters(page, greedy)
     check_windows(page, greedy)
-    record("draft model, temperature 0", page, greedy)
+    remark(row("draft model, temperature 0", page, greedy))
     assert greedy.acceptance > 0.5
 
     # One at a time: with several sampled requests in a step, vLLM on a CPU accepts many more drafts.
@@ -31,7 +32,7 @@ def test_every_number_equals_what_the_responses_say_while_the_temperature_rises(
     page = watching.settled()
     check_counters(page, greedy + sampled)
     check_windows(page, greedy + sampled)
-    record("  and then temperature 1", page, greedy + sampled)
+    remark(row("  and then temperature 1", page, greedy + sampled))
     assert sampled.acceptance < greedy.acceptance / 3
     assert page.sum("spec_decode_draft_acceptance_ratio", window="30s") < greedy.acceptance / 3
     assert all(page.find(f"spec_decode_{quantity}_quantile_seconds") for quantity in LATENCIES)
@@ -46,7 +47,7 @@ def test_the_filtered_page_is_read_and_vllm_says_its_version_and_how_it_speculat
     assert page.find("spec_decode_exporter_target_info", version=version, front_end="python")
     [info] = page.find("spec_decode_engine_info")
     assert (info.labels["method"], info.labels["method_source"]) == ("draft_model", "server_info")
-    assert info.labels["draft_model"] == str(models() / "draft")
+    assert info.labels["draft_model"] == f"{os.environ['VLLM_MODELS']}/draft"
     assert page.sum("spec_decode_configured_tokens") == 4
     log = server.log
     assert "POST /v1/completions" in log

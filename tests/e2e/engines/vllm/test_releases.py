@@ -6,19 +6,20 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from clients import VLLM, Body, Load, Truth, drive
 from compare import check_counters, check_windows
 from process import Server, get
-from vllm_server import draft_model, vllm
+from vllm_server import RELEASES, draft_model, vllm
 from watch import state
 
 SECONDS = 20
+NEWER = RELEASES / "0.33.0"
+RUST = Path("vllm", "vllm-rs")
 
 
 @dataclass(frozen=True)
@@ -27,49 +28,36 @@ class Release:
 
     front_end: str
     version: str
+    needs: Path  # what ``run`` makes for it, where it can
     flags: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    missing: str = ""  # file that ``run`` could not prepare; empty if the release can be tested
-    per_request: bool = False  # whether it starts with the options for metrics of each response
+    per_request: bool = True  # whether it starts with the options for metrics of each response
 
     def __str__(self) -> str:
         return f"{self.front_end} {self.version}"
 
 
-def releases() -> Iterator[Release]:
-    """Yield what ``VLLM_RELEASES``, a folder, should have: an overlay of 0.33, and the Rust binary of 0.32."""
-    folder = Path(os.environ.get("VLLM_RELEASES", ".e2e/releases")).absolute()
-    newer, rust = folder / "0.33.0", folder / "0.32.0" / "vllm" / "vllm-rs"
-    path = {"PYTHONPATH": str(newer)}
-    yield Release("python", "0.33.0", environment=path, missing=_missing(newer), per_request=True)
-    yield Release("rust", "0.32.0", environment=_rust(rust), missing=_missing(rust))
-    newer_rust = newer / "vllm" / "vllm-rs"
-    environment = {**path, **_rust(newer_rust)}
-    yield Release(
-        "rust", "0.33.0", ("--enable-scale-out",), environment, _missing(newer_rust), per_request=True
-    )
-
-
-def _missing(path: Path) -> str:
-    return "" if path.exists() else str(path)
-
-
-def _rust(binary: Path) -> Mapping[str, str]:
-    return {"VLLM_USE_RUST_FRONTEND": "1", "VLLM_RUST_FRONTEND_PATH": str(binary)}
-
-
-@pytest.fixture(scope="module", params=releases(), ids=str, name="release")
-def release_fixture(request: pytest.FixtureRequest) -> Release:
-    if request.param.missing:
-        pytest.skip(f"NOT TESTED: vLLM {request.param}: {request.param.missing} is missing")
-    return request.param
+pytestmark = pytest.mark.parametrize(
+    "release",
+    [
+        Release("python", "0.33.0", NEWER),
+        Release("rust", "0.32.0", RELEASES / "0.32.0" / RUST, per_request=False),
+        Release("rust", "0.33.0", NEWER / RUST, ("--enable-scale-out",)),
+    ],
+    ids=str,
+    scope="module",
+)
 
 
 @pytest.fixture(scope="module")
 def server(release: Release) -> Iterator[Server]:
+    if not release.needs.exists():
+        pytest.skip(f"NOT TESTED: vLLM {release}: {release.needs} is missing")
+    environment = {"PYTHONPATH": str(NEWER)} if release.version == "0.33.0" else {}
+    if release.front_end == "rust":
+        environment |= {"VLLM_USE_RUST_FRONTEND": "1", "VLLM_RUST_FRONTEND_PATH": str(release.needs)}
     name = str(release).replace(" ", "-")
     flags = (*draft_model(4), *release.flags)
-    with vllm(name, *flags, more_environment=release.environment, per_request=release.per_request) as server:
+    with vllm(name, *flags, more_environment=environment, per_request=release.per_request) as server:
         yield server
 
 

@@ -7,7 +7,7 @@ then had 0.05, 0.24 and 0.35 of their draft tokens accepted at the median of thr
 one sampled request as well, but that is a population of its own: 0.00 to 0.13 in five runs.
 """
 
-import json
+import dataclasses
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
@@ -17,7 +17,7 @@ import pytest
 from clients import Load, Truth, drive
 from compare import check_counters, check_vllm
 from inside import FLAGS
-from process import HOST, get
+from process import HOST
 from vllm_server import MODEL, QUIET, draft_model, vllm
 from watch import watch
 
@@ -28,17 +28,13 @@ WINDOW = "5m"  # longer than all of this takes
 COST = {"draft_cost_ratio": 0.2, "running_requests": 1}
 """As if four tokens cost 0.8 steps without speculation: who has less than 0.2 of them accepted loses."""
 KINDS = {"0": "code", "0.7-1": "creative"}  # the header of the requests in each bucket of temperature
-SUMS = {"spec_decode_requests_total": "requests", "spec_decode_request_saved_tokens_total": "accepted_tokens"}
-
-
-def load(bucket, seconds):
-    temperature = {"0": 0, "0.7-1": 1}[bucket]
-    return Load(temperature=temperature, seconds=seconds, at_once=1, request_type=KINDS[bucket])
-
-
-def mixed(page):
-    """Return whether the mix is detected; empty without a value."""
-    return [sample.value for sample in page.find("spec_decode_mixed_workload", window=WINDOW)]
+LOADS = {
+    bucket: Load(temperature, seconds=90, at_once=1, request_type=KINDS[bucket])
+    for bucket, temperature in (("0", 0), ("0.7-1", 1))
+}
+MIXED = "spec_decode_mixed_workload"  # no sample if it is unknown
+REQUESTS = "spec_decode_requests_total"
+SUMS = {REQUESTS: "requests", "spec_decode_request_saved_tokens_total": "accepted_tokens"}
 
 
 @pytest.fixture(scope="module")
@@ -53,31 +49,23 @@ def mix(tmp_path_factory):
         vllm("mix", *flags, more_environment=environment) as server,
         watch("mix", server.url, port=port, window=WINDOW, cost=COST, requests={"ingest": True}) as watching,
     ):
-
-        def taken():
-            return sum(sample.value for sample in watching.page().find("spec_decode_requests_total"))
-
-        def noticed():
-            return mixed(watching.page()) == [1.0]
-
-        alone = drive(server.url, load("0", 20))
-        eventually(lambda: taken() == alone.requests, what="the first requests")
+        alone = drive(server.url, dataclasses.replace(LOADS["0"], seconds=20))
+        eventually(
+            lambda: sum(one.value for one in watching.page().find(REQUESTS)) == alone.requests,
+            what="the first requests",
+        )
         before = watching.page()
         with ThreadPoolExecutor(2) as pool:
-            driving = {bucket: pool.submit(drive, server.url, load(bucket, 90)) for bucket in KINDS}
-            what = f"the metric; see {watching.server.log_path}"
-            eventually(noticed, what=what)
+            driving = {bucket: pool.submit(drive, server.url, load) for bucket, load in LOADS.items()}
+            eventually(
+                lambda: [one.value for one in watching.page().find(MIXED, window=WINDOW)] == [1],
+                what=f"the metric; see {watching.log_path}",
+            )
             truths = {bucket: one.result() for bucket, one in driving.items()}
         truths["0"] += alone
         whole = sum(truths.values(), Truth())
-        eventually(lambda: taken() == whole.requests, what="all requests")
-
-        def api(path):
-            return json.loads(get(f"{watching.server.url}/api/v1/{path}"))
-
-        yield SimpleNamespace(
-            server=server, watching=watching, before=before, truths=truths, whole=whole, api=api
-        )
+        eventually(lambda: watching.page().sum(REQUESTS) == whole.requests, what="all requests")
+        yield SimpleNamespace(server=server, watching=watching, before=before, truths=truths, whole=whole)
 
 
 def test_the_sums_over_the_requests_are_those_of_the_responses_and_the_counters_of_the_server(mix, remark):
@@ -88,7 +76,7 @@ def test_the_sums_over_the_requests_are_those_of_the_responses_and_the_counters_
         labels = {"request_type": KINDS[bucket], "temperature": bucket} if bucket else {}
         sums = {name: page.sum(name, model_name=MODEL, **labels) for name in SUMS}
         assert sums == {name: getattr(truth, said) for name, said in SUMS.items()}
-    refused = mix.api("requests")["refused"]
+    refused = mix.watching.api("requests")["refused"]
     # Where the exporter is kept waiting for a CPU for 2 s, the middleware cannot know that it counts a batch after all.
     unsure = refused.pop("dropped")
     assert set(refused.values()) == {0}
@@ -96,7 +84,7 @@ def test_the_sums_over_the_requests_are_those_of_the_responses_and_the_counters_
 
 
 def test_the_two_temperatures_are_two_populations(mix, remark):
-    groups = {each["temperature"]: each for each in mix.api(f"requests?window={WINDOW}")["groups"]}
+    groups = {each["temperature"]: each for each in mix.watching.api(f"requests?window={WINDOW}")["groups"]}
     medians = {bucket: groups[bucket]["acceptance_ratio"]["p50"] for bucket in KINDS}
     assert medians == pytest.approx({at: median(truth.ratios) for at, truth in mix.truths.items()}, abs=0.01)
     assert medians["0.7-1"] < medians["0"] / 3
@@ -106,8 +94,8 @@ def test_the_two_temperatures_are_two_populations(mix, remark):
 
 def test_the_mix_is_found_when_there_is_one_and_says_what_to_do(mix, remark):
     assert mix.before.sum("spec_decode_window_requests", window=WINDOW) > 40, "enough to tell a mix"
-    assert mixed(mix.before) == [0.0]
-    (model,) = mix.api(f"requests?window={WINDOW}")["models"]
+    assert [sample.value for sample in mix.before.find(MIXED, window=WINDOW)] == [0]
+    (model,) = mix.watching.api(f"requests?window={WINDOW}")["models"]
     assert model["mixed"]
     assert (model["mixed_by"], model["low_kind"], model["high_kind"]) == ("request_type", "creative", "code")
     low, high = (model[f"{end}_acceptance_length_tokens"]["value"] for end in ("low", "high"))

@@ -7,43 +7,46 @@ too, and its size is unknown here, so the bounds are wide.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Sequence
-from pathlib import Path
+from clients import PROMPTS, Times, send, send_until
+from vllm_server import DEV_MODE, QUIET, RELEASES, draft_model, vllm
+from watch import COST, SPEEDUP, Watch, bounds, said, watch
 
-from clients import PROMPTS, Body, Times, send, send_until
-from vllm_server import DEV_MODE, QUIET, SPECULATION, models, vllm
-from watch import COST, SPEEDUP, Watch, bounds, engine, said, watch
-
-K, BAND, DRAFTED = 4, 4, 5
+K, BAND, DRAFTED = 4, 4, len(PROMPTS)
 SCHEDULE = [[1, BAND - 1, K], [BAND, BAND, 0], [BAND + 1, 16, K]]
-TOKENS = 300  # of each answer; all workers have answers of equal length, so they end together
+# A request of each worker. All answers have equal length, so they begin and end together.
+ANSWERS, SHORT_ANSWERS = (
+    [[{"prompt": prompt, "max_tokens": tokens}] for prompt in PROMPTS] for tokens in (300, 60)
+)
 ROUNDS = 60  # most rounds until a condition is met, of some seconds each
 WINDOW = "3m"
 MOSTLY = 0.9  # share of the steps that leaves room for the prompts and the ends of a round
+HAS_COST = {COST: {"source": "measured"}}
+HAS_BOUNDS = {**HAS_COST, f"{SPEEDUP}_lower": {"window": WINDOW}}
+NEWEST = {"PYTHONPATH": str(RELEASES / "0.33.0")} if (RELEASES / "0.33.0").is_dir() else {}
+"""Environment for vLLM 0.33 beside the CPU package, if it is there."""
 PAYS, LOSES = {"marginal", "healthy", "optimal"}, {"harmful"}
 
 
 def test_a_band_without_drafts_is_kept_and_measures_the_cost(remark):
+    scheduled = draft_model(K, num_speculative_tokens_per_batch_size=SCHEDULE)
     with (
-        vllm("schedule-plain", *QUIET, more_environment=newest()) as other,
-        vllm("schedule", *QUIET, *scheduled(), more_environment=DEV_MODE | newest()) as server,
+        vllm("schedule-plain", *QUIET, more_environment=NEWEST) as other,
+        vllm("schedule", *QUIET, *scheduled, more_environment=DEV_MODE | NEWEST) as server,
         watch("schedule", server.url, window=WINDOW) as watching,
     ):
-        watching.wait_until_up()
         for each in (other, server):
-            send(each.url, answers(DRAFTED, tokens=50))
+            send(each.url, SHORT_ANSWERS)
         shares = {load: drafting_share(watching, server.url, load) for load in (BAND - 1, BAND, BAND + 1)}
-        mixed = [answers(load, tokens=60) for load in (3, 4, 5, 4) * ROUNDS]
-        send_until(lambda: has_cost(watching), server.url, mixed)
+        mixed = [SHORT_ANSWERS[:load] for load in (3, 4, 5, 4) * ROUNDS]
+        send_until(lambda: watching.shows(HAS_COST), server.url, mixed)
         plain = drafting = Times()
         for _ in range(ROUNDS):  # in turns, so that a machine that is busy otherwise slows both
-            plain += send(other.url, answers(DRAFTED))
-            drafting += send(server.url, answers(DRAFTED))
-            if is_measured(watching):
+            plain += send(other.url, ANSWERS)
+            drafting += send(server.url, ANSWERS)
+            coverage = watching.page().sum("spec_decode_coverage_ratio", window=WINDOW)
+            if coverage > MOSTLY and watching.shows(HAS_BOUNDS):
                 break
-        page, told = watching.settled(), engine(watching)
+        page, told = watching.settled(), watching.api("snapshot")["engines"][0]
     truth = plain.per_token / drafting.per_token
     remark(f"share of the steps with a draft by load: {shares}")
     remark(f"K = 0 at {DRAFTED}: {plain}")
@@ -57,48 +60,13 @@ def test_a_band_without_drafts_is_kept_and_measures_the_cost(remark):
     assert told["verdict"] not in LOSES or truth < 1
 
 
-def newest() -> dict[str, str]:
-    """Return the environment for vLLM 0.33 beside the CPU package, if it is there."""
-    folder = Path(os.environ.get("VLLM_RELEASES", ".e2e/releases")).absolute() / "0.33.0"
-    return {"PYTHONPATH": str(folder)} if folder.is_dir() else {}
-
-
-def scheduled() -> Sequence[str]:
-    """Speculate with the draft model of the small pair, but for one load."""
-    settings = {"method": "draft_model", "model": str(models() / "draft"), "num_speculative_tokens": K}
-    return (SPECULATION, json.dumps({**settings, "num_speculative_tokens_per_batch_size": SCHEDULE}))
-
-
-def answers(workers: int, *, each: int = 1, tokens: int = TOKENS) -> list[list[Body]]:
-    """Return answers of equal length, so that all of a worker's requests begin and end with the others'."""
-    return [
-        [
-            {"prompt": PROMPTS[(worker + number) % len(PROMPTS)], "max_tokens": tokens}
-            for number in range(each)
-        ]
-        for worker in range(workers)
-    ]
-
-
 def drafting_share(watching: Watch, url: str, load: int) -> float:
     """Send some requests at a time; return the share of their steps that had a draft."""
     before = watching.settled()
-    send(url, answers(load))
+    send(url, ANSWERS[:load])
     after = watching.settled()
     drafts, steps = (
         after.sum(name) - before.sum(name)
         for name in ("spec_decode_drafts_total", "spec_decode_decode_steps_total")
     )
     return drafts / steps
-
-
-def has_cost(watching: Watch) -> bool:
-    """Return whether the cost is measured on this engine."""
-    return bool(watching.page().find(COST, source="measured"))
-
-
-def is_measured(watching: Watch) -> bool:
-    """Return whether almost all steps draft now, and the speed-up has bounds by the measured cost."""
-    page = watching.page()
-    coverage = page.sum("spec_decode_coverage_ratio", window=WINDOW)
-    return coverage > MOSTLY and has_cost(watching) and bool(page.find(f"{SPEEDUP}_lower", window=WINDOW))

@@ -31,24 +31,21 @@ COUNTS = ("--per-request-spec-decode-metrics", "summary")
 SPECULATION = "--speculative-config"
 QUIET = ("--disable-access-log-for-endpoints", "/metrics,/metrics/")
 """Options that exclude the exporter's polls from vLLM's access log. Paths are compared whole: both are needed."""
+NGRAM = (
+    SPECULATION,
+    '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 1}',
+)
+"""Speculate by looking up what followed the last tokens earlier in the same text."""
 DEV_MODE = {"VLLM_SERVER_DEV_MODE": "1"}  # environment for ``/server_info``
+RELEASES = Path(os.environ.get("VLLM_RELEASES", ".e2e/releases")).absolute()
+"""What ``run`` makes of CUDA wheels, for other versions beside the CPU package."""
 
 
-def models() -> Path:
-    """Return the folder with the models, absolute."""
-    return Path(os.environ["VLLM_MODELS"])
-
-
-def draft_model(tokens: int, name: str = "draft") -> Sequence[str]:
+def draft_model(tokens: int, name: str = "draft", **more: object) -> Sequence[str]:
     """Speculate with a draft model."""
-    settings = {"method": "draft_model", "model": str(models() / name), "num_speculative_tokens": tokens}
+    path = f"{os.environ['VLLM_MODELS']}/{name}"
+    settings = {"method": "draft_model", "model": path, "num_speculative_tokens": tokens, **more}
     return (SPECULATION, json.dumps(settings))
-
-
-def ngram(tokens: int) -> Sequence[str]:
-    """Speculate by looking up what followed the last tokens earlier in the same text."""
-    lookup = {"prompt_lookup_max": 4, "prompt_lookup_min": 1}
-    return (SPECULATION, json.dumps({"method": "ngram", "num_speculative_tokens": tokens, **lookup}))
 
 
 @contextlib.contextmanager
@@ -70,7 +67,7 @@ def vllm(
     command = [
         str(program),
         "serve",
-        str(models() / model),
+        f"{os.environ['VLLM_MODELS']}/{model}",
         "--host",
         HOST,
         "--port",
