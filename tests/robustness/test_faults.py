@@ -18,25 +18,12 @@ MAX_SECONDS = 2.0  # processor time of a poll: a page at every limit takes a ten
 PATIENCE = "30s"  # timeout of a poll; for faults that only a timeout ends, it is short
 
 
-async def polled(url, patience):
-    """Poll a server; return the reasons of the failed polls, and what they and the events say."""
-    config = Config.model_validate({"poll": {"timeout": patience, "filter": "off"}})
-    with capture_logs() as logs:
-        monitor = TargetMonitor(Target(url, "t"), config, Shared(Clock()))
-        poller = monitor.poller()
-        reasons, messages = set(), []
-        for _ in range(POLLS):
-            await poller.poll()
-            record = monitor.status().record
-            reasons.add(record.error or READ)
-            messages.append(record.message)
-        await monitor.close()
-    return reasons, f"{messages} {logs}"
-
-
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_of_a_server_has_its_reason(name):
     fault, begin = FAULTS[name], time.thread_time()
+    patience = "200ms" if fault.outcome == "timeout" else PATIENCE
+    config = Config.model_validate({"poll": {"timeout": patience, "filter": "off"}})
+    reasons, messages = set(), []
     async with contextlib.AsyncExitStack() as stack:
         if fault.respond is None:
             bound = stack.enter_context(socket.socket())  # it does not listen
@@ -44,7 +31,15 @@ async def test_a_fault_of_a_server_has_its_reason(name):
             url = f"http://127.0.0.1:{bound.getsockname()[1]}/metrics"
         else:
             url = (await stack.enter_async_context(serving(fault.respond))).url()
-        reasons, said = await polled(url, "200ms" if fault.outcome == "timeout" else PATIENCE)
+        logs = stack.enter_context(capture_logs())
+        monitor = TargetMonitor(Target(url, "t"), config, Shared(Clock()))
+        poller = monitor.poller()
+        for _ in range(POLLS):
+            await poller.poll()
+            record = monitor.status().record
+            reasons.add(record.error or READ)
+            messages.append(record.message)
+        await monitor.close()
     assert reasons <= set(fault.outcome.split())
-    assert fault.reason in said
+    assert fault.reason in f"{messages} {logs}"
     assert time.thread_time() - begin < POLLS * MAX_SECONDS

@@ -13,8 +13,13 @@ import yaml
 from tests.paths import CHECKOUT
 
 CHART = CHECKOUT / "helm" / "spec-decode-exporter"
+WORKLOADS = ("Deployment", "StatefulSet")
 OPERATOR = [f"monitoring.coreos.com/v1/{kind}" for kind in ("ServiceMonitor", "PodMonitor", "PrometheusRule")]
-CASES = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml"))
+CASES = {
+    path.name.removesuffix("-values.yaml"): yaml.safe_load(path.read_text())
+    for path in sorted((CHART / "ci").glob("*-values.yaml"))
+}
+"""Values of each case in ci/."""
 each_case = pytest.mark.parametrize("case", CASES)
 
 ON = {"mode": "sidecar", "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
@@ -48,15 +53,11 @@ class Rendered(list):
         manifests = (text for path, text in texts.items() if not path.endswith("NOTES.txt"))
         super().__init__(one for text in manifests for one in yaml.load_all(text, _Loader) if one)
 
-    def of(self, kind):
-        return [one for one in self if one["kind"] == kind]
+    def of(self, *kinds):
+        return [one for one in self if one["kind"] in kinds]
 
-    def one(self, kind):
-        (found,) = self.of(kind)
-        return found
-
-    def workload(self):
-        (found,) = self.of("Deployment") + self.of("StatefulSet")
+    def one(self, *kinds):
+        (found,) = self.of(*kinds)
         return found
 
     def pods(self):
@@ -64,16 +65,16 @@ class Rendered(list):
         for one in self:
             if one["kind"] == "Pod":
                 yield one["spec"]
-            elif one["kind"] in {"Deployment", "StatefulSet"}:
+            elif one["kind"] in WORKLOADS:
                 yield one["spec"]["template"]["spec"]
 
     def container(self):
         """Return the container of the exporter."""
-        return self.workload()["spec"]["template"]["spec"]["containers"][0]
+        return self.one(*WORKLOADS)["spec"]["template"]["spec"]["containers"][0]
 
     def endpoint(self):
         """Return what Prometheus scrapes by the only monitor."""
-        (monitor,) = self.of("ServiceMonitor") + self.of("PodMonitor")
+        monitor = self.one("ServiceMonitor", "PodMonitor")
         (found,) = monitor["spec"].get("endpoints") or monitor["spec"]["podMetricsEndpoints"]
         return found
 
@@ -82,10 +83,6 @@ class Rendered(list):
         return next(
             one["data"]["exporter.yml"] for one in self.of("ConfigMap") if "exporter.yml" in one["data"]
         )
-
-
-def values_of(case):
-    return yaml.safe_load((CHART / "ci" / f"{case}-values.yaml").read_text())
 
 
 def render_chart(folder, values=None, kube_version="v1.36.0", **options):
@@ -105,7 +102,7 @@ def _rendered(folder, values, settings):
 
 def render(values=None, **options):
     """Return the objects of values, or of the name of a case in ci/; in fleet mode if none is named."""
-    own = values_of(values) if isinstance(values, str) else {"mode": "fleet", **(values or {})}
+    own = CASES[values] if isinstance(values, str) else {"mode": "fleet", **(values or {})}
     return render_chart(CHART, own, **options)
 
 

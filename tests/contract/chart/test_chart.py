@@ -4,7 +4,7 @@ import yaml
 
 from helm.chart_files import CHART
 from spec_decode_exporter import __version__
-from tests.contract.chart.rendering import CASES, each_case, render, values_of
+from tests.contract.chart.rendering import CASES, each_case, render
 from tests.fakes.golden import is_golden
 from tests.paths import DATA
 
@@ -15,7 +15,7 @@ GOLDEN = DATA / "chart"
 def test_helm_has_nothing_to_say_against_it(case):
     from helm_python import chart
 
-    found = chart.lint(str(CHART), values_of(case), strict=True, namespace="obs")
+    found = chart.lint(str(CHART), CASES[case], strict=True, namespace="obs")
     assert not [one for one in found["messages"] if one["severity"] > 1]
     assert not found["errors"]
 

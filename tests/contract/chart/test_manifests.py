@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies
 
 from spec_decode_exporter import __version__
 from tests.contract.chart.custom_resources import RESOURCES, schema_of
-from tests.contract.chart.rendering import after, each_case, render
+from tests.contract.chart.rendering import WORKLOADS, after, each_case, render
 from tests.contract.integrations.shipped import SCALED_OBJECT
 
 VERSIONS = ["1.29", "1.36"]  # the oldest that the chart takes, and the newest that is known
@@ -103,7 +103,7 @@ def test_ports_of_probes_and_mounted_volumes_are_there(case):
 def test_the_service_finds_the_exporter_and_nothing_else(case):
     rendered = render(case)
     selector = rendered.one("Service")["spec"]["selector"].items()
-    assert selector <= rendered.workload()["spec"]["template"]["metadata"]["labels"].items()
+    assert selector <= rendered.one(*WORKLOADS)["spec"]["template"]["metadata"]["labels"].items()
     assert not selector <= rendered.one("Pod")["metadata"]["labels"].items()
     monitored = rendered.one("ServiceMonitor")["spec"]["selector"]["matchLabels"].items()
     assert monitored <= rendered.one("Service")["metadata"]["labels"].items()

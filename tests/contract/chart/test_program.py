@@ -54,7 +54,7 @@ ELSEWHERE = [{"api_server": "https://api.example.org", "namespaces": ["inference
 )
 def test_rights_are_to_pods_where_it_looks_and_to_nothing_else(values, namespaces):
     rendered = render(values)
-    roles = rendered.of("Role") + rendered.of("ClusterRole")
+    roles = rendered.of("Role", "ClusterRole")
     assert {one["metadata"].get("namespace") for one in roles} == namespaces
     for one in roles:
         assert one["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]

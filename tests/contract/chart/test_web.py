@@ -4,7 +4,7 @@ import pytest
 import trustme
 
 from spec_decode_exporter.web.security import read_web_config
-from tests.contract.chart.rendering import render, render_sidecar
+from tests.contract.chart.rendering import WORKLOADS, render, render_sidecar
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 FILES = {"cert_file": "tls.crt", "key_file": "tls.key"}
@@ -41,7 +41,7 @@ def test_the_kubelet_asks_in_a_way_that_is_answered(web, way):
 def test_the_configuration_is_beside_the_files_that_it_names_and_is_good(tmp_path):
     rendered = render("web")
     secret = rendered.one("Secret")
-    volumes = rendered.workload()["spec"]["template"]["spec"]["volumes"]
+    volumes = rendered.one(*WORKLOADS)["spec"]["template"]["spec"]["volumes"]
     (volume,) = [one for one in volumes if one["name"] == NAME]
     secrets = [source["secret"]["name"] for source in volume["projected"]["sources"]]
     assert secrets == [secret["metadata"]["name"], "exporter-tls"]

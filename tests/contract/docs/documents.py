@@ -40,11 +40,6 @@ def commands(text):
     return [re.split(r" +(?:[>#&]|\| (?!jq))", line)[0] for line in lines]
 
 
-def code(text):
-    """Return what stands in backticks, without code blocks."""
-    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
-
-
 def wrong_links(text, page):
     """Yield links of a page, outside its code, to files and headings that do not exist."""
     prose = re.sub(r"^ *```.*?^ *```|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)

@@ -20,12 +20,6 @@ from .shipped import BOARDS, FOLDER, each_board, each_panel, interpolated, panel
 PANELS, QUERIES = 20, 40  # before a collapsed row is opened; Grafana asks for nothing in it until then
 
 
-def cells(panel):
-    where = panel["gridPos"]
-    columns, rows = (range(where[start], where[start] + where[size]) for start, size in ("xw", "yh"))
-    return {(x, y) for x in columns for y in rows}
-
-
 def test_the_three_dashboards_are_there():
     expected = {f"spec-decode-{name}" for name in ("overview", "engine", "requests")}
     assert set(BOARDS) == set(GENERATED) == {board["uid"] for board in BOARDS.values()} == expected
@@ -37,9 +31,14 @@ def test_no_panels_overlap_and_no_place_is_left_empty(board):
     """A collapsed row's panels are seen only among themselves."""
     collapsed = (row["panels"] for row in board["panels"] if row.get("panels"))
     for group in (board["panels"], *collapsed):
-        for one, other in combinations(group, 2):
-            assert not cells(one) & cells(other), (one["title"], other["title"])
-        taken = set().union(*(cells(panel) for panel in group))
+        cells = []
+        for panel in group:
+            at = panel["gridPos"]
+            columns, rows = range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"])
+            cells.append((panel["title"], {(x, y) for x in columns for y in rows}))
+        for (one, here), (other, there) in combinations(cells, 2):
+            assert not here & there, (one, other)
+        taken = set().union(*(each for _, each in cells))
         rows = {y for _, y in taken}
         assert taken == {(x, y) for x in range(24) for y in range(min(rows), max(rows) + 1)}
 

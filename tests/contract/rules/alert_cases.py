@@ -97,30 +97,28 @@ class Case(Row):
             {"targets": targets, "poll": {"interval": self.poll}, "requests": requests}
         )
 
-    def expectations(self) -> Iterator[Mapping[str, Any]]:
-        """Yield what promtool must find: nothing before ``since``, each alert in its time, and no other alert."""
+    def promtool(self, series: Sequence[Mapping[str, str]]) -> str:
+        """Return the file that ``promtool test rules`` evaluates with every scrape.
+
+        It must find nothing before ``since``, each alert in its time, and no other alert.
+        """
+        found = []
         if self.since:
-            yield _expectation('ALERTS{alertstate="firing"}', self.since, over=self.since)
+            found.append(_expectation('ALERTS{alertstate="firing"}', self.since, over=self.since))
         for fires in self.fires:
             kind = f'kind="{fires.kind}", ' if fires.kind else ""
             own = f'ALERTS{{alertname="{fires.alert}", {kind}target="{fires.target}", alertstate="firing"}}'
-            yield _expectation(own, fires.by, {fires.alert})
+            found.append(_expectation(own, fires.by, {fires.alert}))
             if fires.over is not None:
-                yield _expectation(own, fires.over)
+                found.append(_expectation(own, fires.over))
         others = "|".join(sorted(self.also)) or "none"
         named = {fires.alert for fires in self.fires}
         firing = f'ALERTS{{alertname!~"{others}", alertstate="firing"}}'
-        yield _expectation(firing, self.minutes, named, over=self.minutes)
-
-    def promtool(self, series: Sequence[Mapping[str, str]]) -> str:
-        """Return the file that ``promtool test rules`` evaluates with every scrape."""
-        test = {
-            "interval": f"{self.scrape}s",
-            "input_series": series,
-            "promql_expr_test": list(self.expectations()),
-        }
+        found.append(_expectation(firing, self.minutes, named, over=self.minutes))
+        interval = f"{self.scrape}s"
+        test = {"interval": interval, "input_series": series, "promql_expr_test": found}
         rules = [str(path) for path in RULES]
-        return json.dumps({"rule_files": rules, "evaluation_interval": f"{self.scrape}s", "tests": [test]})
+        return json.dumps({"rule_files": rules, "evaluation_interval": interval, "tests": [test]})
 
 
 def _expectation(
