@@ -14,10 +14,8 @@ from tests.unit.web.plain_state import plain_state
 
 
 async def test_a_handler_that_fails_frees_its_place(aiohttp_client):
-    handler, app = (
-        AsyncMock(side_effect=[ZeroDivisionError, ZeroDivisionError, web.Response()]),
-        web.Application(),
-    )
+    app = web.Application()
+    handler = AsyncMock(side_effect=[ZeroDivisionError, ZeroDivisionError, web.Response()])
     app.router.add_get("/", Limit(1).limit(handler))
     client = await aiohttp_client(app)
     assert [(await client.get("/")).status for _ in range(3)] == [500, 500, 200]

@@ -347,6 +347,9 @@ async def test_an_unknown_name_costs_one_comparison_with_always_the_same_hash_an
     assert written in {user.get_secret_value() for user in KNOWN.values()}
     monkeypatch.setattr(module, "_matches", lambda *_: True)
     assert not await Passwords().match(KNOWN, "mallory", b"wonderland")
+    for name in KNOWN:
+        assert await passwords.match(KNOWN, name, b"wonderland")
+    assert not await passwords.match(KNOWN, "mallory", b"wonderland"), "as of another, it is cached"
 
 
 async def test_a_full_queue_rejects_a_check_unless_its_result_is_cached(monkeypatch):

@@ -84,6 +84,7 @@ async def client(aiohttp_client, sources):
 
 
 async def json_of(client, path):
+    """Return the answer of a path of the API."""
     answer = await client.get(f"/api/v1/{path}")
     assert answer.status == 200, await answer.text()
     return await answer.json(content_type=None)
