@@ -25,8 +25,19 @@ class EndedRequests:
         self.before = Counter({name: age * count for name, count in _LONG.items()})
         self.kind, self.running, self.steps, self.shows_steps = kind, running, steps, shows_steps
         self._clock, self._start = clock, clock.monotonic()
-        random = Random(seed)
-        ended = [each for _ in range(running) for each in _slot(random, drafts, rates, seconds)]
+        random, ended = Random(seed), []
+        for _ in range(running):  # each time, requests one after the other
+            now = -random.random() * VERIFICATION * drafts[1]
+            while now < seconds:
+                rate, number = random.uniform(*rates), random.randint(*drafts)
+                accepted = Counter()
+                for _ in range(number):
+                    length = next((place for place in range(K) if random.random() > rate), K)
+                    accepted.update(range(length))
+                now += FIRST_TOKEN + VERIFICATION * number
+                if now > 0:
+                    generated = 1 + number + accepted.total()
+                    ended.append((now, accepted + Counter(requests=1, drafts=number, generated=generated)))
         ended.sort(key=lambda each: each[0])
         self._ends = [end for end, _ in ended]
         self._sums = [*accumulate((sums for _, sums in ended), initial=Counter())]
@@ -43,21 +54,6 @@ class EndedRequests:
         # A counter is created with its first increase.
         values = page(self.before + self.sums(now), self)
         return "".join(f"{name} {value}\n" for name, value in values if value).encode()
-
-
-def _slot(random, drafts, rates, seconds):
-    """Yield the end and the sums of requests one after the other."""
-    now = -random.random() * VERIFICATION * drafts[1]
-    while now < seconds:
-        rate, number = random.uniform(*rates), random.randint(*drafts)
-        accepted = Counter()
-        for _ in range(number):
-            length = next((place for place in range(K) if random.random() > rate), K)
-            accepted.update(range(length))
-        now += FIRST_TOKEN + VERIFICATION * number
-        if now > 0:
-            generated = 1 + number + accepted.total()
-            yield now, accepted + Counter(requests=1, drafts=number, generated=generated)
 
 
 def _sglang(its, server):

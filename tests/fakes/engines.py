@@ -103,17 +103,13 @@ def busy(findings_of, busy_sample):
         CostSettings(loads=loads),
         reference=ReferenceSettings(acceptance_ratio=0.55, tokens=8),
     )
-    samples = [busy_sample(n) for n in range(310)]
-    return findings_of(samples, assumptions=assumptions, baseline=_plain_hour(WALL - 3600.0))
-
-
-def _plain_hour(end):
-    """Return the baseline of an hour without speculation until ``end``, of which only steps are known."""
+    # An hour without speculation, an hour ago, of which only steps are known.
     baseline, reader = Baseline(), StepReader()
-    for wall in range(round(end) - 3600, round(end), 60):
+    for wall in range(round(WALL) - 7200, round(WALL) - 3600, 60):
         minute = increment(
             wall, wall + 60.0, load=20.0, decode_steps=60_000, decode_nanoseconds=60_000 * 18_000_000
         )
         period = baseline.plain(minute, 20.0, wall + 60.0)
         period.steps.add(reader.read(minute, wall + 60.0))
-    return baseline
+    samples = [busy_sample(n) for n in range(310)]
+    return findings_of(samples, assumptions=assumptions, baseline=baseline)

@@ -25,6 +25,7 @@ from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
 from spec_decode_exporter.web.server import ListenAddress
 from tests.conftest import PAGES_AT_ONCE, FakeClock, settle
+from tests.fakes import simulated
 from tests.fakes.scenarios import scenario
 
 WALL = 1_790_000_000.0
@@ -32,15 +33,14 @@ TURNS = 5  # iterations of the event loop between two sleepers: enough, since th
 _SENT_EVERY = 5.0  # seconds from one batch of requests to the next, where the exporter receives them
 
 
+@dataclass
 class Answers:
     """Answers of a server; subclasses answer badly."""
 
+    simulations: list[Simulation]
+    start: float
+    asked: int = 0
     seconds = 0.0  # how long an answer takes
-
-    def __init__(self, simulations: list[Simulation], start: float) -> None:
-        self.simulations = simulations
-        self.asked = 0
-        self._start = start
 
     def page(self, path: str, query: str) -> bytes:
         simulation = self.simulations[self.asked % len(self.simulations)]
@@ -51,9 +51,9 @@ class Answers:
         if path == "/server_info" and simulation.scenario.dev_mode:
             return json.dumps(server_info(simulation)).encode()
         if path == "/metrics":
-            return metrics_page(simulation, start=self._start)
+            return metrics_page(simulation, start=self.start)
         if path == "/metrics/":
-            return metrics_page(simulation, parse_qs(query)["name[]"], start=self._start)
+            return metrics_page(simulation, parse_qs(query)["name[]"], start=self.start)
         raise StatusError(404)
 
 
@@ -119,53 +119,46 @@ class Server:
     answers: type[Answers] = Answers
     behind: int = 1  # how many servers answer at its address, in turn
 
-    def start(self, wall: float, take: Callable[[RequestAnswer], None] | None = None) -> Answers:
-        text = scenario(self.scenario).model_dump(exclude_unset=True)
-        changed = Scenario.model_validate({**text, **self.changes})
-        simulations = [Simulation(changed, number, take) for number in range(self.behind)]
-        return self.answers(simulations, wall)
-
     def target(self) -> dict[str, Any]:
         return {"name": self.name, "url": f"http://{self.name}:8000/metrics", **self.told}
 
 
-class Network:
+@dataclass(kw_only=True)
+class Network(simulated.Network):
     """In the place of the exporter's HTTP client: the servers by name, each moved to now when it is asked."""
 
-    def __init__(self, servers: Sequence[Server], clock: FakeClock, *, telling: bool = False) -> None:
-        self._clock, self._begin = clock, clock.monotonic()
-        self._said: list[RequestAnswer] = []
-        take = self._said.append if telling else None
-        self._servers = {server.name: server.start(clock.wall(), take) for server in servers}
-        self.spent = 0.0
+    servers: dict[str, Answers]
+    clock: FakeClock
+    begin: float
+    said: list[RequestAnswer]
+    """The responses that were not yet sent, if any."""
 
     async def get(self, url: str, *, max_body: int | None = None) -> HttpResponse:
         parts = urlsplit(url)
-        server = self._servers[parts.hostname or ""]
+        server = self.servers[parts.hostname or ""]
         server.asked += 1
         for simulation in server.simulations:
-            simulation.advance(self._clock.monotonic() - self._begin - simulation.now)
+            simulation.advance(self.clock.monotonic() - self.begin - simulation.now)
         body, seconds = server.page(parts.path, parts.query), server.seconds
         if seconds:
-            await self._clock.sleep_until(self._clock.monotonic() + seconds)
+            await self.clock.sleep_until(self.clock.monotonic() + seconds)
         return HttpResponse(body, "text/plain", seconds)
 
     async def send(self, service: Service) -> None:
         """Send the requests of the responses since the last call, as a gateway does."""
-        lines, self._said[:] = [json.dumps(answer) for answer in self._said], []
+        lines, self.said[:] = [json.dumps(answer) for answer in self.said], []
         receiver = service.state.receiver()
         if receiver and lines:
             await receiver.take("\n".join(lines).encode(), lines=True)
 
-    async def close(self) -> None:
-        """Nothing is open."""
 
-
+@dataclass
 class MovedFleet:
     """A running exporter."""
 
-    def __init__(self, service: Service, clock: FakeClock, network: Network) -> None:
-        self.service, self.clock, self.network = service, clock, network
+    service: Service
+    clock: FakeClock
+    network: Network
 
     @property
     def url(self) -> str:
@@ -194,7 +187,15 @@ async def running(
 ) -> AsyncIterator[MovedFleet]:
     """Run an exporter of these servers with the configuration that ``load`` returns."""
     clock = FakeClock(wall=wall)
-    network = Network(servers, clock, telling=telling)
+    said: list[RequestAnswer] = []
+    answers = {}
+    for server in servers:
+        text = scenario(server.scenario).model_dump(exclude_unset=True)
+        changed = Scenario.model_validate({**text, **server.changes})
+        take = said.append if telling else None
+        simulations = [Simulation(changed, number, take) for number in range(server.behind)]
+        answers[server.name] = server.answers(simulations, wall)
+    network = Network(servers=answers, clock=clock, begin=clock.monotonic(), said=said)
     with (
         mock.patch("spec_decode_exporter.monitor.target_monitor.Client", return_value=network),
         mock.patch("spec_decode_exporter.scrape.poller.PAGES", PAGES_AT_ONCE),

@@ -36,19 +36,6 @@ async def take(config, seconds, clock):
         await observation.close()
 
 
-async def taken(network, clock, seconds=300, **servers):
-    """Measure servers, each of a scenario and a seed, that have been running for a minute."""
-    network.servers = {
-        f"{name}:1": Server(clock, scenario, running=60, seed=seed)
-        for name, (scenario, seed) in servers.items()
-    }
-    config = observed_config([{"url": f"http://{name}:1", "name": name} for name in servers], seconds)
-    work = asyncio.ensure_future(take(config, seconds, clock))
-    await clock.advance(seconds)
-    await settle(100)
-    return await work
-
-
 SERVERS = {
     "steady": {"a": ("steady", 1)},
     "again": {"b": ("steady", 2)},
@@ -62,19 +49,28 @@ SERVERS = {
 }
 
 
-def apart(work):
-    """Run ``work(network, clock)``, a coroutine, with simulated servers and a clock of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        network = Network()
+def apart(servers, clock, seconds, work):
+    """Run a coroutine with simulated servers, by host and port, for some seconds of their clock."""
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+        network = Network(servers)
         patch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
         patch.setattr("spec_decode_exporter.scrape.poller.PAGES", PAGES_AT_ONCE)
-        return asyncio.run(work(network, FakeClock()))
+        task = runner.get_loop().create_task(work)
+        runner.run(clock.advance(seconds))
+        runner.run(settle(300))
+        return task.result()
 
 
 @cache
 def measured(name):
-    """Observe the servers of this name for five minutes; return the document."""
-    return apart(lambda network, clock: taken(network, clock, **SERVERS[name]))
+    """Observe the servers of this name, which have been running for a minute, for five; return the document."""
+    clock, seconds, names = FakeClock(), 300, SERVERS[name]
+    servers = {
+        f"{each}:1": Server(clock, scenario, running=60, seed=seed)
+        for each, (scenario, seed) in names.items()
+    }
+    config = observed_config([{"url": f"http://{each}:1", "name": each} for each in names], seconds)
+    return apart(servers, clock, seconds, take(config, seconds, clock))
 
 
 @cache
@@ -86,19 +82,12 @@ def saved(name):
 @cache
 def observation(*scenarios, seconds=30, running=60, cost=True):
     """Observe scenarios, each on its own host; a scenario of None is an unreachable host."""
-
-    async def observe(network, clock):
-        targets = []
-        for number, name in enumerate(scenarios):
-            host = f"vllm-{number}:8000"
-            known = {}
-            if name is not None:
-                network.servers[host] = Server(clock, name, running=running)
-                known = load_scenario(name).target_settings() if cost else {}
-            targets.append({"url": host, **known})
-        task = asyncio.ensure_future(watch(observed_config(targets, seconds), seconds, clock))
-        await clock.advance(seconds)
-        await settle(300)
-        return task.result()
-
-    return apart(observe)
+    clock, servers, targets = FakeClock(), {}, []
+    for number, name in enumerate(scenarios):
+        host = f"vllm-{number}:8000"
+        known = {}
+        if name is not None:
+            servers[host] = Server(clock, name, running=running)
+            known = load_scenario(name).target_settings() if cost else {}
+        targets.append({"url": host, **known})
+    return apart(servers, clock, seconds, watch(observed_config(targets, seconds), seconds, clock))

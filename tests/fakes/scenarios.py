@@ -25,21 +25,17 @@ def speedup(scenario: Scenario, begin: float, end: float, seed: int = 0) -> floa
     """
     speculation = scenario.speculation.model_copy(update=_PLAIN)
     plain = scenario.model_copy(update={"speculation": speculation})
-    without, drafting = (_time_per_output_token(each, begin, end, seed) for each in (plain, scenario))
+    times = []
+    for each in (plain, scenario):
+        simulation = Simulation(each, seed)
+        # Of decode steps, summed over all requests.
+        seconds: list[float] = []
+        tokens: list[int] = []
+        for passed in (begin, end - begin):
+            simulation.advance(passed)
+            counts = [engine.counts for engine in simulation.engines]
+            seconds.append(sum(one.step.total for one in counts))
+            tokens.append(sum(one.generation_tokens - one.first_token.count for one in counts))
+        times.append((seconds[1] - seconds[0]) / (tokens[1] - tokens[0]))
+    without, drafting = times
     return without / drafting
-
-
-def _time_per_output_token(scenario: Scenario, begin: float, end: float, seed: int) -> float:
-    simulation = Simulation(scenario, seed)
-    simulation.advance(begin)
-    seconds, tokens = _decoded(simulation)
-    simulation.advance(end - begin)
-    later_seconds, later_tokens = _decoded(simulation)
-    return (later_seconds - seconds) / (later_tokens - tokens)
-
-
-def _decoded(simulation: Simulation) -> tuple[float, int]:
-    """Return the seconds of decode steps, summed over all requests, and their tokens."""
-    counts = [engine.counts for engine in simulation.engines]
-    seconds = sum(each.step.total for each in counts)
-    return seconds, sum(each.generation_tokens - each.first_token.count for each in counts)

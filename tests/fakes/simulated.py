@@ -1,6 +1,7 @@
 """Simulated servers behind a client without sockets, on a clock that tests move."""
 
 import json
+from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
 from spec_decode_exporter.scrape.client import HttpResponse
@@ -23,10 +24,6 @@ class Server:
         self._moved_at = clock.monotonic()
         self.away = False
 
-    def page(self, names):
-        """Return the metrics page; ``names`` are those of a filtered one."""
-        return metrics_page(self.simulation, names or (), start=self._start)
-
     def answer(self, url):
         now = self._clock.monotonic()
         passed, self._moved_at = now - self._moved_at, now
@@ -37,15 +34,15 @@ class Server:
             return json.dumps(server_info(self.simulation)).encode()
         if not url.path.rstrip("/").endswith("/metrics"):
             return b"{}"
-        return self.page(parse_qs(url.query).get("name[]"))
+        return metrics_page(self.simulation, parse_qs(url.query).get("name[]", ()), start=self._start)
 
 
+@dataclass
 class Network:
     """Replacement of every client; a host that is none of ``servers`` refuses connections."""
 
-    def __init__(self):
-        self.servers = {}
-        self.spent = 0.0
+    servers: dict = field(default_factory=dict)
+    spent: float = 0.0
 
     async def get(self, url, *, max_body=None):
         parts = urlsplit(url)
