@@ -2,13 +2,10 @@
 
 import configparser
 import hashlib
-import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -32,11 +29,11 @@ events_logger = "file"
 """
 """For machines without systemd, where limits may not be raised."""
 
-_STORAGE = """\
+_STORAGE = f"""\
 [storage]
 driver = "overlay"
-graphroot = "{folder}/images"
-runroot = "{folder}/running"
+graphroot = "{KEPT}/images"
+runroot = "{KEPT}/running"
 """
 
 
@@ -57,23 +54,19 @@ def image():
         )
     if os.geteuid() != 0:
         pytest.skip("no image is built or tested: mmdebstrap and the overlays of its layers need root here")
+    KEPT.mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        _use_own_storage(patch)
+        for variable, text in {"CONTAINERS_CONF": _CONTAINERS, "CONTAINERS_STORAGE_CONF": _STORAGE}.items():
+            path = KEPT / f"{variable.lower()}.toml"
+            path.write_text(text)
+            patch.setenv(variable, str(path))
+        patch.delenv("MAKEFLAGS", raising=False)
         flags = "--isolation chroot --pull-never --layers --timestamp 0"
         run(
             *("make", "image", "BUILDER=buildah", f"IMAGE={IMAGE}", f"BASE={_base()}"),
             f"BUILD_FLAGS={' '.join([flags, *_trust_of_this_machine()])}",
         )
         yield IMAGE
-
-
-def _use_own_storage(patch):
-    KEPT.mkdir(parents=True, exist_ok=True)
-    for variable, text in {"CONTAINERS_CONF": _CONTAINERS, "CONTAINERS_STORAGE_CONF": _STORAGE}.items():
-        path = KEPT / f"{variable.lower()}.toml"
-        path.write_text(text.format(folder=KEPT) if variable.endswith("STORAGE_CONF") else text)
-        patch.setenv(variable, str(path))
-    patch.delenv("MAKEFLAGS", raising=False)
 
 
 def _base():
@@ -109,68 +102,3 @@ def run(*command):
         f"{command[0]} ended with {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-8000:]}"
     )
     return done.stdout
-
-
-@pytest.fixture(scope="session")
-def inspected(image):
-    """Return the image's metadata."""
-    return json.loads(run("podman", "image", "inspect", image))[0]
-
-
-RESTRICTED = (
-    *("podman", "run", "--rm", "--network", "host", "--pull", "never"),
-    # podman would give it a /tmp to write to.
-    *("--read-only", "--read-only-tmpfs=false"),
-    *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
-    *("--memory", "128m", "--memory-swap", "128m"),
-)
-
-
-class Container:
-    """A container of the image, as restricted as can be, and what it wrote."""
-
-    def __init__(self, image, name, *words, flags=()):
-        self.name = name
-        # Its own --rm would take the log with it.
-        restricted = [word for word in RESTRICTED if word != "--rm"]
-        run(*restricted, "--detach", "--name", name, *flags, image, *words)
-
-    @property
-    def log(self):
-        logged = call("podman", "logs", self.name)
-        return logged.stdout + logged.stderr
-
-    def changed(self):
-        """Return the paths that were written to, mounts aside."""
-        return run("podman", "diff", self.name).split("\n")
-
-    def stop(self):
-        """Send SIGTERM; return the exit status and the seconds until the end."""
-        begin = time.monotonic()
-        self.signal(signal.SIGTERM)
-        return self.wait(), time.monotonic() - begin
-
-    def wait(self):
-        """Return the exit status at its end; fail after five minutes."""
-        return int(run("timeout", "300", "podman", "wait", "--interval", "50ms", self.name))
-
-    def signal(self, number):
-        run("podman", "kill", "--signal", number.name, self.name)
-
-    def remove(self):
-        call("podman", "rm", "--force", "--time", "0", self.name)
-
-
-@pytest.fixture
-def start_container(image):
-    """A function that starts a container with these words and flags; all of them are removed in the end."""
-    containers = []
-
-    def start_container(*words, flags=()):
-        name = f"spec-decode-exporter-e2e-{os.getpid()}-{len(containers)}"
-        containers.append(Container(image, name, *words, flags=flags))
-        return containers[-1]
-
-    yield start_container
-    for container in containers:
-        container.remove()

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import time
 from pathlib import PurePath
 
 import pytest
@@ -12,10 +13,18 @@ from spec_decode_exporter import __version__
 from spec_decode_exporter.web.documentation import served
 from tests.paths import CHECKOUT
 
-from .conftest import RESTRICTED, run
+from .conftest import call, run
 
 STATE = f"/{STATE_DIRECTORY}"
 LARGEST = 120_000_000
+RESTRICTED = (
+    *("podman", "run", "--network", "host", "--pull", "never"),
+    # podman would give it a /tmp to write to.
+    *("--read-only", "--read-only-tmpfs=false"),
+    *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+    *("--memory", "128m", "--memory-swap", "128m"),
+)
+"""Run a container as restricted as can be."""
 
 FACTS = f"""
 import importlib.metadata, json, os, socket, ssl
@@ -39,15 +48,11 @@ print(json.dumps({{
 @pytest.fixture(scope="module")
 def facts(image):
     """Return what a script finds that the image's interpreter runs."""
-    return json.loads(run(*RESTRICTED, "--entrypoint", "python3", image, "-c", FACTS))
+    return json.loads(run(*RESTRICTED, "--rm", "--entrypoint", "python3", image, "-c", FACTS))
 
 
-@pytest.fixture
-def files(facts):
-    return facts["files"]
-
-
-def test_it_is_small_and_says_what_it_is(inspected):
+def test_it_is_small_and_says_what_it_is(image):
+    (inspected,) = json.loads(run("podman", "image", "inspect", image))
     config = inspected["Config"]
     assert inspected["Size"] < LARGEST
     assert config["User"] == "65532:65532"
@@ -61,7 +66,8 @@ def test_it_is_small_and_says_what_it_is(inspected):
     assert "Healthcheck" not in inspected
 
 
-def test_there_is_no_shell_and_nothing_to_install_with(files):
+def test_there_is_no_shell_and_nothing_to_install_with(facts):
+    files = facts["files"]
     programs = {path for path in files if PurePath(path).parent.name == "bin"}
     names = {re.sub(r"[\d.]+$", "", PurePath(path).name) for path in programs}
     assert names == {"python", "spec-decode-exporter", "idna", "markdown-it"}
@@ -85,26 +91,36 @@ def test_it_trusts_the_usual_authorities_resolves_names_and_lets_any_user_write_
     assert facts["state"] == [65532, 0, 0o775]
 
 
+@pytest.fixture
+def container():
+    """Return the name of a container, which is removed in the end."""
+    name = f"spec-decode-exporter-e2e-{os.getpid()}"
+    yield name
+    call("podman", "rm", "--force", "--time", "0", name)
+
+
 @pytest.mark.parametrize("user", ["65532:65532", "1000720000:0"], ids=["its own", "one of OpenShift's"])
-def test_it_serves_on_a_read_only_root_and_writes_nothing_but_its_state(user, start_container, e2e, tmp_path):
-    port = e2e.free_port()
+def test_it_serves_on_a_read_only_root_and_writes_nothing_but_its_state(
+    user, image, container, e2e, tmp_path
+):
+    url = f"http://127.0.0.1:{e2e.free_port()}"
     # As the directory is in the image, so is a new volume on it.
     os.chown(tmp_path, 65532, 0)
     tmp_path.chmod(0o775)
-    container = start_container(
-        *("run", "--simulate", "steady", "--web.listen-address", f"127.0.0.1:{port}"),
+    run(
+        *(*RESTRICTED, "--detach", "--name", container, "--user", user, "--volume", f"{tmp_path}:{STATE}"),
+        *(image, "run", "--simulate", "steady", "--web.listen-address", url.removeprefix("http://")),
         *("--state.file", f"{STATE}/state.json"),
-        flags=["--user", user, "--volume", f"{tmp_path}:{STATE}"],
     )
-    e2e.eventually(lambda: e2e.fetch(f"http://127.0.0.1:{port}/-/ready")[0] == 200)
-    e2e.eventually(
-        lambda: "\nspec_decode_acceptance_length_tokens{" in e2e.fetch(f"http://127.0.0.1:{port}/metrics")[2]
-    )
-    written = container.changed()
-    status, seconds = container.stop()
-    assert status == 0
-    assert seconds < e2e.PROMPTLY
-    assert "Traceback" not in container.log
+    e2e.eventually(lambda: e2e.fetch(f"{url}/-/ready")[0] == 200)
+    e2e.eventually(lambda: "\nspec_decode_acceptance_length_tokens{" in e2e.fetch(f"{url}/metrics")[2])
+    written = run("podman", "diff", container).splitlines()
+    begin = time.monotonic()
+    run("podman", "kill", "--signal", "SIGTERM", container)
+    assert int(run("timeout", "300", "podman", "wait", "--interval", "50ms", container)) == 0
+    assert time.monotonic() - begin < e2e.PROMPTLY
+    logged = call("podman", "logs", container)
+    assert "Traceback" not in logged.stdout + logged.stderr
     state = tmp_path / "state.json"
     head, *_ = state.read_text().splitlines()
     assert json.loads(head)
