@@ -119,6 +119,11 @@ class Times:
         return self.decoding / self.tokens
 
     @property
+    def to_first_token(self) -> float:
+        """Mean time to first token."""
+        return self.first_token / self.requests
+
+    @property
     def per_request(self) -> float:
         """Mean time of a request."""
         return (self.first_token + self.decoding) / self.requests
@@ -127,7 +132,7 @@ class Times:
         """Return the means."""
         return (
             f"{self.requests} requests, {1000 * self.per_token:.2f} ms a token,"
-            f" first token {1000 * self.first_token / self.requests:.1f} ms, {1000 * self.per_request:.0f} ms a request"
+            f" first token {1000 * self.to_first_token:.1f} ms, {1000 * self.per_request:.0f} ms a request"
         )
 
 
