@@ -7,6 +7,7 @@ import heapq
 import inspect
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import count
 from types import SimpleNamespace
 
@@ -59,15 +60,15 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+@dataclass(eq=False)
 class FakeClock:
     """A clock that only moves by hand: sleepers wake, in order, while ``advance`` passes their moments."""
 
-    def __init__(self, monotonic: float = 1_000.0, wall: float = 1_790_000_000.0) -> None:
-        self.now = monotonic
-        self.offset = wall - monotonic
-        self.used = 0.0
-        self._order = count()
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+    now: float = 1_000.0
+    offset: float = 1_789_999_000.0  # from ``now`` to Unix time
+    used: float = 0.0
+    _order: count[int] = field(default_factory=count)
+    _sleepers: list[tuple[float, int, asyncio.Future[None]]] = field(default_factory=list)
 
     def monotonic(self) -> float:
         return self.now
@@ -150,22 +151,16 @@ def make_sample_fixture():
     return make_sample
 
 
-def _reset_log() -> None:
-    """Log as structlog does by default, but print exceptions plainly: its formatter takes a second for each."""
+@pytest.fixture(autouse=True)
+def _log_by_default():
+    """Log as structlog does by default, though a command before configured it for the whole process.
+
+    But print exceptions plainly: the default formatter takes a second for each.
+    """
     structlog.reset_defaults()
     *processors, _ = structlog.get_config()["processors"]
     renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[*processors, renderer])
-
-
-_reset_log()
-
-
-@pytest.fixture(autouse=True)
-def _log_as_it_was():
-    """Reset the log: a command configures it for the whole process."""
-    yield
-    _reset_log()
 
 
 def what_is_left() -> list[str]:

@@ -186,7 +186,8 @@ async def running(
     addresses: Sequence[ListenAddress] = (),
 ) -> AsyncIterator[MovedFleet]:
     """Run an exporter of these servers with the configuration that ``load`` returns."""
-    clock = FakeClock(wall=wall)
+    clock = FakeClock()
+    clock.offset = wall - clock.now
     said: list[RequestAnswer] = []
     answers = {}
     for server in servers:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from unittest.mock import AsyncMock
 from urllib.parse import parse_qs, urlsplit
 
 from spec_decode_exporter.scrape.client import HttpResponse
@@ -43,6 +44,7 @@ class Network:
 
     servers: dict = field(default_factory=dict)
     spent: float = 0.0
+    close: AsyncMock = field(default_factory=AsyncMock)  # there are no sockets
 
     async def get(self, url, *, max_body=None):
         parts = urlsplit(url)
@@ -50,6 +52,3 @@ class Network:
         if server is None:
             raise PollError("refused", f"{parts.netloc}: Connection refused")
         return HttpResponse(server.answer(parts), "text/plain", 0.001)
-
-    async def close(self):
-        """Close nothing: there are no sockets."""

@@ -71,35 +71,32 @@ async def test_an_experiment_is_added_compared_and_removed_while_the_servers_run
         found = await metrics(told)
         assert of(found["spec_decode_experiment_speedup_ratio"], arm="eagle", window=WINDOW)
         await clock.advance(STOOD)
-        await speedups_are_near_the_truth(told)
+        found, name = await metrics(told), "spec_decode_experiment_speedup_ratio"
+        for arm in ("eagle", "ngram"):
+            true = speedup(SERVERS[arm], BEFORE + STOOD - 120, BEFORE + STOOD, SEEDS[arm])
+            for basis in ("time_per_output_token", "throughput_per_request", "end_to_end"):
+                labels = {"arm": arm, "window": WINDOW, "basis": basis, "baseline": "off"}
+                (value,) = of(found[name], **labels)
+                (lower,), (upper,) = (
+                    of(found[f"{name}_lower"], **labels),
+                    of(found[f"{name}_upper"], **labels),
+                )
+                assert value == pytest.approx(true, rel=0.1)
+                assert lower < value < upper < 1.5 * lower
+            (length,) = of(found["spec_decode_experiment_acceptance_length_tokens"], arm=arm, window=WINDOW)
+            assert [length] == of(found["spec_decode_acceptance_length_tokens"], target=arm, window=WINDOW)
+        ratios = of(found["spec_decode_experiment_traffic_ratio"], window=WINDOW)
+        assert ratios
+        assert all(0.8 < ratio < 1.25 for ratio in ratios)
+        assert of(found["spec_decode_experiment_engines"], window=WINDOW) == [1.0] * 3
+        winners = [own for own, value in found["spec_decode_experiment_winner"] if value]
+        assert {own["arm"] for own in winners if own["basis"] == "time_per_output_token"} == {"eagle"}
         await advice_follows(told)
         await told.reload(CONFIG)
         await clock.advance(COMPARED)
         found = await metrics(told)
         assert not [name for name in found if name.startswith("spec_decode_experiment_")]
         assert of(found["spec_decode_draft_cost_ratio"], target="eagle", source="experiment") == []
-
-
-async def speedups_are_near_the_truth(told):
-    found, name = await metrics(told), "spec_decode_experiment_speedup_ratio"
-    for arm in ("eagle", "ngram"):
-        true = speedup(SERVERS[arm], BEFORE + STOOD - 120, BEFORE + STOOD, SEEDS[arm])
-        for basis in ("time_per_output_token", "throughput_per_request", "end_to_end"):
-            labels = {"arm": arm, "window": WINDOW, "basis": basis, "baseline": "off"}
-            (value,) = of(found[name], **labels)
-            (lower,), (upper,) = of(found[f"{name}_lower"], **labels), of(found[f"{name}_upper"], **labels)
-            assert value == pytest.approx(true, rel=0.1)
-            assert lower < value < upper < 1.5 * lower
-        (length,) = of(found["spec_decode_experiment_acceptance_length_tokens"], arm=arm, window=WINDOW)
-        assert [length] == of(found["spec_decode_acceptance_length_tokens"], target=arm, window=WINDOW)
-    ratios = of(found["spec_decode_experiment_traffic_ratio"], window=WINDOW)
-    assert ratios
-    assert all(0.8 < ratio < 1.25 for ratio in ratios)
-    assert of(found["spec_decode_experiment_engines"], window=WINDOW) == [1.0] * 3
-    winners = found["spec_decode_experiment_winner"]
-    assert {own["arm"] for own, value in winners if value and own["basis"] == "time_per_output_token"} == {
-        "eagle"
-    }
 
 
 async def advice_follows(told):

@@ -179,14 +179,27 @@ async def publish(state):
         *(target_view(status) for _, status in taken.targets),
         *(view for views in lists(taken.requests, state.errors).values() for view in views),
     ]
-    for model in models:
-        _check_json(model.model_dump_json())
-    for event in state.events.kept:
-        _check_json(to_json(event))
-    for labels, snapshot in taken.engines:
-        _check_json(json.dumps(summary_line(labels, snapshot)))
+    fleet, now = state.fleet, state.clock.monotonic()
+    observed = observation_of(
+        state.clock.wall(),
+        7.0,
+        tuple(each for watch in fleet for each in watch.snapshots_over(7.0, now)),
+        tuple(target_view(watch.status()) for watch in fleet),
+        events=state.events.kept,
+        errors=state.errors,
+    )
+    observation_status(observed)
+    assert "internal error" not in report(observed, TextStyle())
+    for text in (
+        *(model.model_dump_json() for model in (*models, observed)),
+        *map(to_json, state.events.kept),
+        *(json.dumps(summary_line(labels, snapshot)) for labels, snapshot in taken.engines),
+        json_report(observed),
+    ):
+        numbers = []
+        json.loads(text, parse_constant=numbers.append, parse_float=numbers.append, parse_int=numbers.append)
+        assert all(isfinite(float(number)) for number in numbers), text[:2000]
     await _check_page(taken, state)
-    _check_report(state)
 
 
 async def _check_page(taken, state):
@@ -197,28 +210,6 @@ async def _check_page(taken, state):
     html = str(await content(state.errors, await page_facts(shown, PageQuery("", opened))))
     for word in ("Cannot be shown", '"nan"', '"inf"', '"-inf"', ">nan", ">inf", "NaN", "Infinity"):
         assert word not in html, word
-
-
-def _check_report(state):
-    fleet, now = state.fleet, state.clock.monotonic()
-    seen = observation_of(
-        state.clock.wall(),
-        7.0,
-        tuple(each for watch in fleet for each in watch.snapshots_over(7.0, now)),
-        tuple(target_view(watch.status()) for watch in fleet),
-        events=state.events.kept,
-        errors=state.errors,
-    )
-    _check_json(seen.model_dump_json())
-    _check_json(json_report(seen))
-    observation_status(seen)
-    assert "internal error" not in report(seen, TextStyle())
-
-
-def _check_json(text):
-    numbers = []
-    json.loads(text, parse_constant=numbers.append, parse_float=numbers.append, parse_int=numbers.append)
-    assert all(isfinite(float(number)) for number in numbers), text[:2000]
 
 
 async def told(passed, servers):

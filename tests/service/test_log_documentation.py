@@ -67,22 +67,20 @@ async def test_samples_fields_and_queries_of_the_document_are_those_of_the_log(
         )
         DOCUMENT.write_text(text, encoding="utf-8")
     assert block("logfmt")[0] == sample
-    shown_fields = set(summary) - {"event", "log_level", "event_id", "target", "model_name", "engine"}
-    assert documented_fields() == shown_fields
-    queries_name_what_there_is(summary)
+    fields_and_queries_are_those_of(summary)
 
 
-def documented_fields():
-    """Return the fields of a summary in the document's table; a name may begin with an ellipsis."""
+def fields_and_queries_are_those_of(summary):
+    """Of the fields in the document's table, a name may begin with an ellipsis."""
     rows = DOCUMENT.read_text(encoding="utf-8").partition("| field | meaning |")[2].partition("\n\n")[0]
     explained = []
     for name in re.findall(r"`([a-z_…]+)`", " ".join(row.split("|")[1] for row in rows.splitlines()[2:])):
         stem = explained[-1] if name.startswith("…") else ""
         explained.append(name.replace("…", stem.removesuffix("_lower")))
-    return set(explained)
-
-
-def queries_name_what_there_is(summary):
+    assert set(explained) == set(summary) - {
+        *("event", "log_level", "event_id"),
+        *("target", "model_name", "engine"),
+    }
     fields = {"event", "level", *summary, *(field for row in EVENTS.values() for field in row.fields.split())}
     queries = "\n".join(query for language in ("logql", "kql", "esql") for query in block(language))
     assert len(block("logql")) >= 3

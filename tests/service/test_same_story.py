@@ -31,11 +31,6 @@ EVENT_ID = re.compile(r'<li[^>]* data-key="([0-9a-f]+-[0-9]+)"')
 TOLD = {row.name for row in EVENTS.values() if row.about in ("Engines", "Targets")} - {"engine_summary"}
 
 
-def words_of(page):
-    """Return the words of a page; thousands stand apart on it, and do not here."""
-    return re.sub(r"(?<=\d)\s(?=\d{3}\b)", "", " ".join(Reading(page).text.split()))
-
-
 @dataclass
 class Told:
     """Events and numbers of all four at one moment."""
@@ -43,9 +38,11 @@ class Told:
     samples: list
     engine: dict
     events: list
-    page: str
+    listed: list
+    """The ids of the events on the page."""
+    text: str
     opened: str
-    """The words of the page with the engine's details."""
+    """The words of the page, and with the engine's details; thousands stand apart on it, and do not here."""
     logs: list
 
     def metric(self, name, **labels):
@@ -73,9 +70,12 @@ async def test_log_metrics_api_and_page_tell_the_same_story(tmp_path, clock, net
         page = await running.get("")
         (engine,) = (await running.json("api/v1/snapshot"))["engines"]
         events = (await running.json("api/v1/events?limit=1000"))["events"]
-        opened = words_of(await running.get(f"?engine={engine['id']}"))
+        details = await running.get(f"?engine={engine['id']}")
+    text, opened = (
+        re.sub(r"(?<=\d)\s(?=\d{3}\b)", "", " ".join(Reading(each).text.split())) for each in (page, details)
+    )
     samples = [sample for family in families for sample in family.samples]
-    told = Told(samples, engine, events, page, opened, logs)
+    told = Told(samples, engine, events, EVENT_ID.findall(page), text, opened, logs)
     events_are_those_of_the_log_and_are_counted(told)
     states_and_numbers_are_the_same(told)
     the_page_tells_the_newest_events_and_shows_the_same_numbers(told)
@@ -147,16 +147,15 @@ def the_page_tells_the_newest_events_and_shows_the_same_numbers(told):
 
     Numbers of the long window: those of the fleet, and of the engine with the counts behind them.
     """
-    text, listed = words_of(told.page), EVENT_ID.findall(told.page)
-    newest = [event for event in told.events[::-1] if event["id"] in listed]
-    assert listed == [event["id"] for event in newest]
-    assert all(event["id"] in listed for event in told.events if event["bad"])
+    newest = [event for event in told.events[::-1] if event["id"] in told.listed]
+    assert told.listed == [event["id"] for event in newest]
+    assert all(event["id"] in told.listed for event in told.events if event["bad"])
     assert {"acceptance_dropped", "acceptance_recovered", "engine_reset"} <= {one["type"] for one in newest}
     for event in newest:
-        assert " ".join(event_text(event["type"], event["fields"]).split()) in text
+        assert " ".join(event_text(event["type"], event["fields"]).split()) in told.text
     window, counts = told.engine["windows"][-1], told.engine["windows"][-1]["counts"]
     for shown in (told.engine["verdict"], f"{window['acceptance_length_tokens']['value']:.2f}"):
-        assert shown in text.lower()
+        assert shown in told.text.lower()
     for name in ("verdict_text", "recommendation_text"):
         assert told.engine[name] in told.opened
     for name in ("drafts", "draft_tokens", "accepted_tokens"):
