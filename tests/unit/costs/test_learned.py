@@ -14,6 +14,7 @@ from spec_decode_exporter.costs.learned import DraftingMethod, Learned, LearnedS
 from spec_decode_exporter.costs.methods import undrafted_pass
 from spec_decode_exporter.drops.drops import DropState, drafts_of
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
+from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.engine_windows import History
 from tests.conftest import make_sample
@@ -40,14 +41,14 @@ class Engine:
         self.begin, self.counts, self.positions = self.moment, [0] * 7, []
         return self
 
-    def run(self, seconds, *, drafts=True, pause=False, tokens=4, length=3.0, step=0.02, counts_tokens=True):
-        """``drafts``: there are counters of speculation. ``counts_tokens``: and one of draft tokens."""
+    def run(self, seconds, *, drafts=True, pause=0.0, tokens=4, length=3.0, step=0.02, lacking=None):
+        """``drafts``: there are counters of speculation, but for ``lacking``. ``pause``: share of the steps."""
         for _ in range(seconds):
             self.moment += 1.0
-            pauses = pause or not drafts
-            time = step if pauses else 1.4 * step
+            share = 1 - pause if drafts else 0.0
+            time = (1 + 0.4 * share) * step
             steps = round(8 / time)
-            number = 0 if pauses else steps
+            number = round(share * steps)
             # Every other second a little more and less, so that there is chance.
             accepted = round((length - 1 + (0.1 if self.moment % 2 else -0.1)) * number)
             grown = (number, tokens * number, accepted, steps, round(steps * time * 1e9), 5, 250_000_000)
@@ -55,13 +56,16 @@ class Engine:
             self.positions += [0] * (tokens - len(self.positions))
             for place in range(tokens):
                 self.positions[place] += accepted // tokens + (place < accepted % tokens)
-            self._observe(drafts, counts_tokens)
+            self._observe(drafts, lacking)
         return self
 
-    def _observe(self, drafts, counts_tokens):
-        number, tokens, accepted, steps, nanoseconds, first, first_time = self.counts
+    def _observe(self, drafts, lacking):
+        *counts, steps, nanoseconds, first, first_time = self.counts
+        accepted = counts[Counter.ACCEPTED_TOKENS]
+        if lacking is not None:
+            counts[lacking] = None
         sample = make_sample(
-            *((number, tokens if counts_tokens else None, accepted) if drafts else ()),
+            *(counts if drafts else ()),
             positions=tuple(self.positions) if drafts else (),
             generation_tokens=steps + accepted + first,
             first_tokens=first,
@@ -149,13 +153,13 @@ class TestWhatIsSaved:
 
     def test_stays_while_a_server_that_shows_no_positions_yet_is_idle(self, servers):
         fed, again = servers
-        again.run(1000, tokens=0, pause=True)
+        again.run(1000, tokens=0, pause=1)
         assert again.learned.state == fed.learned.state
         again.run(2)
         assert again.baseline == pytest.approx(fed.baseline, abs=0.002)
 
     def test_is_with_the_k_it_was_learned_of_while_a_restarted_server_is_idle(self):
-        fed = Engine().run(300).restart().run(30, tokens=0, pause=True)
+        fed = Engine().run(300).restart().run(30, tokens=0, pause=1)
         assert fed.history.tokens == 0
         assert fed.learned.state.tokens == 4
         assert fed.learned.state.drops.sudden.baseline.units > 1000
@@ -200,7 +204,7 @@ class TestTheBaseline:
 class TestStepsWithoutDrafts:
     def test_pauses_of_the_same_process_are_measured(self):
         server = Engine(DRAFT_MODEL).run(600, drafts=False, step=0.04)
-        server.restart().run(120).run(120, pause=True).run(60)
+        server.restart().run(120).run(120, pause=1).run(60)
         source, token = server.cost()
         assert source is CostSource.MEASURED
         # vLLM's drafter runs its first pass in steps without drafts too.
@@ -216,7 +220,7 @@ class TestStepsWithoutDrafts:
         assert token.guess == pytest.approx(0.1, rel=0.01)
 
     def test_they_survive_a_restart_of_the_exporter_even_with_another_k(self):
-        server = Engine(DRAFT_MODEL).run(120, pause=True).run(120)
+        server = Engine(DRAFT_MODEL).run(120, pause=1).run(120)
         saved = SAVED.validate_json(SAVED.dump_json(server.learned.state))
         again = Engine(DRAFT_MODEL, moment=1000.0)
         again.learned.remember(saved)
@@ -225,12 +229,12 @@ class TestStepsWithoutDrafts:
     def test_steps_that_search_in_vain_are_not_plain(self):
         ngram = DraftingMethod("ngram")
         server = Engine(ngram).run(120)
-        assert server.run(120, pause=True).learned.costs() == ()
+        assert server.run(120, pause=1).learned.costs() == ()
 
 
 class TestUseByDraftTokens:
     def test_each_number_has_its_own(self):
-        server = Engine(DRAFT_MODEL).run(121).run(120, pause=True)
+        server = Engine(DRAFT_MODEL).run(121).run(120, pause=1)
         server.restart().run(250, tokens=3)
         used = server.learned.used.sums(server.history.wall)
         assert list(used) == [0, 3, 4]
@@ -247,8 +251,17 @@ class TestUseByDraftTokens:
     def test_drafts_whose_tokens_are_unknown_count_for_no_number(self, known):
         server = Engine(known)
         server.history.configure_tokens(6)
-        assert not server.run(250, tokens=0, counts_tokens=False).learned.used.kept
+        assert not server.run(250, tokens=0, lacking=Counter.DRAFT_TOKENS).learned.used.kept
         assert server.history.has_drafted
+
+    def test_polls_of_which_half_the_steps_draft_count_for_no_number(self):
+        assert not Engine(DRAFT_MODEL).run(250, pause=0.5).learned.used.kept
+
+    def test_steps_of_a_server_whose_drafts_are_not_counted_are_not_plain(self):
+        """Every other second it accepts no token, as a server without drafts does."""
+        server = Engine(DRAFT_MODEL).run(250, length=1.1, lacking=Counter.DRAFTS)
+        assert server.counters.drafting.speculates
+        assert not server.learned.used.kept
 
     @pytest.mark.parametrize("method", ["ngram", "suffix"])
     def test_a_search_uses_the_number_that_it_may_draft(self, method):
@@ -257,7 +270,7 @@ class TestUseByDraftTokens:
         assert server.run(300, tokens=4).learned.used.kept.keys() == {6}
 
     def test_they_survive_a_restart_of_the_exporter_and_another_number(self):
-        server = Engine(DRAFT_MODEL).run(121).run(120, pause=True)
+        server = Engine(DRAFT_MODEL).run(121).run(120, pause=1)
         saved = SAVED.validate_json(SAVED.dump_json(server.learned.state))
         again = Engine(DRAFT_MODEL, moment=server.moment)
         again.learned.remember(replace(saved, tokens=5))

@@ -78,6 +78,8 @@ class TestRule:
         assert len(costs_near([*near, *far], LAYER, 8.0).extras) == len(near)
         assert len(costs_near([*near, *far], LAYER, 9.0).extras) == len(near) + 1
         assert len(costs_near([*near[1:], *far], LAYER, 8.0).extras) == len(near)
+        again = steps(0.5, source="source 1")  # a fourth row of three sources
+        assert len(costs_near([*near[1:], *again, *far], LAYER, 8.0).extras) == 5
 
     def test_the_low_end_is_that_of_all_loads(self):
         few = [*steps(0.1, 0.2, 0.3, 0.4), *steps(0.5, 0.6, 0.7, 0.8, load=512.0)]

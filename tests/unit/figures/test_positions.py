@@ -144,6 +144,10 @@ class TestRegimes:
         for each in (window(10, 30, 15), window(), *unknown):
             assert Positions(each).regimes == ()
 
+    def test_there_are_none_of_positions_that_are_not_known(self):
+        schedule = [each | {"positions": [0] * 4} for each in (LONG, SHORT, LONG)]
+        assert Positions(summed(schedule)).regimes == ()
+
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=60))
 def test_counted_draft_tokens_of_a_position_tell_the_drafts_that_had_it(drafts):
