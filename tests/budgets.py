@@ -1,4 +1,4 @@
-"""Budgets of lines of the packages, checked by ``make lint``: ``python -m tests.budgets``.
+"""Budgets of lines of the packages and of helpers of the tests, checked by ``make lint``: ``python -m tests.budgets``.
 
 A package that needs more lines raises its budget in the same commit, and a comment says why.
 Lines include blank lines and docstrings, as ``wc -l`` counts them.
@@ -6,11 +6,13 @@ Lines include blank lines and docstrings, as ``wc -l`` counts them.
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "exporter" / "spec_decode_exporter"
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "exporter" / "spec_decode_exporter"
 BUDGETS = {
     "core": 900,  # internal errors have no recovery (1,001 before); one parser of URLs and the bounds of numbers from outside
     "config": 1748,  # one file of settings, sorting instead of refusing (1,836 before); schedules, memory of the drafter
@@ -36,6 +38,7 @@ BUDGETS = {
     "simulator": 1143,  # no merged pages, no gliding acceptance (1,248 before); restarts, a KV cache and kinds of requests
     "vllm_middleware": 430,  # 350 was the plan: credentials, TLS, Unix sockets and settings are a third of it
 }
+HELPERS = 0.6  # functions, methods and fixtures of the tests for each test; 0.95 before
 
 
 def lines(package: Path) -> int:
@@ -43,14 +46,24 @@ def lines(package: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in package.rglob("*.py"))
 
 
-def problems(package: Path = PACKAGE) -> Iterator[str]:
-    """Yield packages without a budget, budgets without a package, and packages above their budget."""
+def helpers_per_test(folder: Path) -> float:
+    """Return the functions that are no tests, wherever they are defined, over those that are."""
+    nodes = (node for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_bytes())))
+    names = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    tests = sum(name.startswith("test_") for name in names)
+    return (len(names) - tests) / tests
+
+
+def problems(package: Path = PACKAGE, tests: Path = TESTS) -> Iterator[str]:
+    """Yield packages without a budget, budgets without a package, and what is above its budget."""
     sizes = {path.parent.name: lines(path.parent) for path in package.glob("*/__init__.py")}
     for name in sorted(sizes.keys() ^ BUDGETS.keys()):
         yield f"{name}: {'no budget' if name in sizes else 'no such package'}"
     for name, size in sizes.items():
         if size > BUDGETS.get(name, size):
             yield f"{name}: {size} lines; the budget is {BUDGETS[name]}"
+    if (helpers := helpers_per_test(tests)) > HELPERS:
+        yield f"tests: {helpers:.2f} helpers a test; the budget is {HELPERS}"
 
 
 if __name__ == "__main__":
