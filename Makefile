@@ -40,7 +40,7 @@ $(READY): $(RUNS)
 run: $(RUNS) ## run the exporter against an embedded simulated vLLM
 	$(BIN)/spec-decode-exporter run --simulate drop --simulate unknown-cost --log.level error
 
-check: $(READY) ## lint and the fast unit tests, in 75 s on two cores: without simulations and worst-case inputs
+check: $(READY) ## lint and the fast unit tests, in a minute on two cores: without simulations and worst-case inputs
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint check-tests
 
 check-tests: $(READY)
