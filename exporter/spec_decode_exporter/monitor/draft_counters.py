@@ -80,7 +80,9 @@ class DraftCounters:
             return sample
         (accepted, generated, first, steps), tolerance = counts, _race_tolerance(sample)
         decoded = generated - first
-        if accepted > UNCOUNTED_SHARE * decoded + tolerance:
+        # With fewer accepted tokens, steps that are late and tokens as steps look alike.
+        least = 2 * tolerance / (1 - STEP_PER_TOKEN)
+        if accepted > max(least, UNCOUNTED_SHARE * decoded + tolerance):
             # Tokens beyond the end of an answer are accepted too: then D + A exceeds what was generated.
             is_whole = (sample[Counter.DRAFTS] or 0) + accepted <= decoded + tolerance
             self.counts_tokens = is_whole and abs(steps - decoded) <= STEP_PER_TOKEN * accepted + tolerance

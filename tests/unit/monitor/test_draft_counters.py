@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.knowledge import Drafting
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -10,6 +12,7 @@ from spec_decode_exporter.config.batch_schedule import MAX_POSITIONS, BatchSched
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
 from spec_decode_exporter.scrape.engines import ENGINES, Counter, Latency
 from spec_decode_exporter.scrape.sample import Buckets, SampleReader
+from spec_decode_exporter.window.poll import TORN_DRAFTS
 from tests.conftest import make_sample
 from tests.paths import DATA
 
@@ -189,6 +192,28 @@ def test_a_server_that_counts_each_token_as_a_step_has_its_tokens_less_the_accep
     counted = counters.complete(page, UNTOLD, "")
     assert counted[Counter.DECODE_STEPS] == steps
     assert counters.counts_tokens is (steps != page[Counter.DECODE_STEPS])
+
+
+@given(st.integers(1, 2000), st.floats(0, 5), st.integers(0, 64), st.floats(-1, 1), st.booleans())
+@example(6, 4.0, 3, 0.0, False)
+def test_neither_way_to_count_steps_is_taken_for_the_other(drafts, length, running, late, are_tokens):
+    """While a page is rendered, its counters differ by some drafts and two tokens a running request."""
+    tolerance, accepted = TORN_DRAFTS + 2 * running, round(drafts * length)
+    steps = max(0, drafts + are_tokens * accepted + round(late * tolerance))
+    page = sample(
+        "vllm",
+        drafts,
+        5 * drafts,
+        accepted,
+        generation_tokens=drafts + accepted + 3,
+        first_tokens=3,
+        decode_steps=steps,
+        running_requests=float(running),
+    )
+    counters = DraftCounters()
+    counters.complete(page, UNTOLD, "")
+    is_clear = accepted > 3 * tolerance + 0.02 * (drafts + accepted)
+    assert counters.counts_tokens in {are_tokens, are_tokens and is_clear}
 
 
 def test_quantiles_of_steps_are_absent_if_each_token_is_one():
