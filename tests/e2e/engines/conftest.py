@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from watch import Watch
 
 TABLE = pytest.StashKey[list[str]]()
-HEAD = f"{'scenario':<34}{'requests':>9}{'drafts':>17}{'draft tokens':>19}{'accepted':>17}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,6 +67,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
     """Print the table after everything else."""
     yield
     if lines := terminalreporter.config.stash.get(TABLE, []):
+        from watch import HEAD
+
         terminalreporter.section("responses | exporter")
         terminalreporter.write_line(HEAD)
         for line in lines:

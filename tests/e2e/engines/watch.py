@@ -140,6 +140,9 @@ def bounds(page: Page, name: str, window: str, **labels: str) -> tuple[float, fl
     return low, value, high
 
 
+HEAD = f"{'scenario':<34}{'requests':>9}{'drafts':>17}{'draft tokens':>19}{'accepted':>17}"
+
+
 def row(scenario: str, page: Page, truth: Truth) -> str:
     """Return a row of the table at the end of the run: sums of the responses, and of the exporter."""
     names = ("drafts", "draft_tokens", "accepted_tokens")

@@ -22,20 +22,20 @@ def printed(value: float) -> object:
     return approx(value, rel=0, abs=step / 2 if step > 1 else 0)
 
 
-def compare_counters(server: Server, watching: Watch, truth: Truth) -> tuple[Page, Truth]:
-    """Compare the counters, which start at 0: accepted tokens are exact, the others as exact as they are printed.
-
-    Return the exporter's page and the truth with what no response has, the drafts and the accepted tokens by position:
-    they are from the server's own page.
-    """
+def completed(server: Server, truth: Truth) -> Truth:
+    """Return the truth with what no response has and the server's page does: drafts, accepted tokens by position."""
     own = page_of(server.url)
     positions = (
         own.positions("llamacpp:spec_decode_num_accepted_tokens_per_pos_total") if truth.draft_tokens else ()
     )
     assert sum(positions) == truth.accepted_tokens
     drafts = int(own.sum("llamacpp:spec_decode_num_drafts_total"))
-    truth = dataclasses.replace(truth, drafts=drafts, positions=positions)
-    page = watching.settled()
+    return dataclasses.replace(truth, drafts=drafts, positions=positions)
+
+
+def settled_counters(watching: Watch, truth: Truth) -> Page:
+    """Compare the counters, which start at 0, and return the page: accepted tokens are exact, others as printed."""
+    page, positions = watching.settled(), truth.positions
     assert page.sum("spec_decode_accepted_tokens_total") == truth.accepted_tokens
     accepted = page.positions("spec_decode_position_accepted_tokens_total")
     assert accepted[: len(positions)] == positions
@@ -44,4 +44,4 @@ def compare_counters(server: Server, watching: Watch, truth: Truth) -> tuple[Pag
         assert page.sum(f"spec_decode_{name}_total") == printed(getattr(truth, name)), name
     assert {sample.value for sample in page.find("spec_decode_consistent")} == {1}
     assert {sample.value for sample in page.find("spec_decode_engine_resets_total")} == {0}
-    return page, truth
+    return page

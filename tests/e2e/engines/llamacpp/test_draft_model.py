@@ -1,6 +1,6 @@
 import pytest
 from clients import Load, drive, driving
-from counted import compare_counters
+from counted import completed, settled_counters
 from drop import drop_and_recovery
 from llamacpp_server import SYNTHETIC_RATES, draft_model, llamacpp, requests
 from watch import LONG, row, state, watch
@@ -15,7 +15,8 @@ ENOUGH = 30_000  # drafts after which chance moves the rarest rate by less than 
 def test_every_number_equals_what_the_responses_say_and_a_drop_is_flagged_soon(remark):
     with llamacpp("llamacpp-drop", draft_model(K)) as server, watch("llamacpp-drop", server.url) as watching:
         sent = drive(server.url, Load(temperature=0, seconds=5, api=requests(200)))
-        page, truth = compare_counters(server, watching, sent)
+        truth = completed(server, sent)
+        page = settled_counters(watching, truth)
         remark(row("llama.cpp, draft model", page, truth))
         assert truth.acceptance > 0.5
         assert page.sum("spec_decode_configured_tokens") == K
@@ -33,7 +34,8 @@ def test_acceptance_by_position_is_what_the_server_was_told_to_accept(remark):
                 lambda: watching.page().sum("spec_decode_drafts_total") > ENOUGH,
                 what=f"{ENOUGH} drafts; see {server.log_path}",
             )
-        page, truth = compare_counters(server, watching, sent.result())
+        truth = completed(server, sent.result())
+        page = settled_counters(watching, truth)
         remark(row("llama.cpp, synthetic rates", page, truth))
         rates = page.positions("spec_decode_position_acceptance_ratio", window=LONG)
         assert rates == pytest.approx(RATES, rel=0.03)

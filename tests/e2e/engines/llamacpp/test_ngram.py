@@ -1,6 +1,6 @@
 import pytest
 from clients import Load, drive, driving
-from counted import compare_counters, printed
+from counted import completed, printed, settled_counters
 from llamacpp_server import SYNTHETIC_RATES, llamacpp, ngram, requests
 from watch import LONG, row, state, watch
 
@@ -25,7 +25,8 @@ def test_counters_that_the_server_rounds_break_no_check_and_restart_no_engine(re
                 lambda: watching.page().sum("spec_decode_accepted_tokens_total") > 1.2 * MILLION,
                 what=f"a million accepted tokens and more; see {server.log_path}",
             )
-        page, truth = compare_counters(server, watching, sent.result())
+        truth = completed(server, sent.result())
+        page = settled_counters(watching, truth)
         assert watching.complaints(filtered=False) == []
         remark(row("llama.cpp, beyond a million", page, truth))
 
@@ -33,7 +34,8 @@ def test_counters_that_the_server_rounds_break_no_check_and_restart_no_engine(re
 def test_steps_without_a_draft_count_as_such_where_no_text_repeats_at_first(remark):
     with llamacpp("llamacpp-ngram", ngram(3, 12)) as server, watch("llamacpp-ngram", server.url) as watching:
         sent = drive(server.url, Load(temperature=0, seconds=8, api=requests(300)))
-        page, truth = compare_counters(server, watching, sent)
+        truth = completed(server, sent)
+        page = settled_counters(watching, truth)
         remark(row("llama.cpp, n-gram", page, truth))
         # Each decode step gives one token that no draft had.
         steps = truth.generation_tokens - truth.accepted_tokens
@@ -53,6 +55,7 @@ def test_a_server_that_decodes_for_30_seconds_without_a_draft_is_off(remark):
                 lambda: state(watching.page()) == "disabled",
                 what=f"the end of any doubt; see {watching.log_path}",
             )
-        page, truth = compare_counters(server, watching, sent.result())
+        truth = completed(server, sent.result())
+        page = settled_counters(watching, truth)
         remark(row("llama.cpp, no drafts", page, truth))
         assert state(page) == "disabled"

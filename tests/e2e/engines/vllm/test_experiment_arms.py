@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from clients import SHORT_REQUESTS, Times, send
 from vllm_server import QUIET, draft_model, vllm
 from watch import COST, SPEEDUP, TARGET, bounds, watch
@@ -56,6 +57,8 @@ def test_an_experiment_measures_the_truth_and_the_cost(remark):
                 without += of_plain.result()
                 if watching.shows(HAVE_BOUNDS):
                     break
+            else:
+                pytest.fail(f"no bounds after {without} and {with_drafts}")
             page = watching.settled()
     truth = without.per_token / with_drafts.per_token
     arm, engine = bounds(page, ARM_SPEEDUP, WINDOW, **ARM), bounds(page, SPEEDUP, WINDOW, target="server")

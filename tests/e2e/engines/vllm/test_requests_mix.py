@@ -14,7 +14,7 @@ from statistics import median
 from types import SimpleNamespace
 
 import pytest
-from clients import Load, Truth, drive
+from clients import Load, Truth, drive, driving
 from compare import check_counters, check_vllm
 from inside import FLAGS
 from process import HOST
@@ -22,7 +22,7 @@ from vllm_server import MODEL, QUIET, draft_model, vllm
 from watch import watch
 
 from spec_decode_exporter.web.documentation import served
-from tests.e2e.conftest import eventually, free_port
+from tests.e2e.conftest import CEILING, eventually, free_port
 
 WINDOW = "5m"  # longer than all of this takes
 COST = {"draft_cost_ratio": 0.2, "running_requests": 1}
@@ -33,7 +33,7 @@ LOADS = {
     for bucket, temperature in (("0", 0), ("0.7-1", 1))
 }
 MIXED = "spec_decode_mixed_workload"  # no sample if it is unknown
-REQUESTS = "spec_decode_requests_total"
+REQUESTS, IN_WINDOW = "spec_decode_requests_total", "spec_decode_window_requests"
 SUMS = {REQUESTS: "requests", "spec_decode_request_saved_tokens_total": "accepted_tokens"}
 
 
@@ -49,19 +49,24 @@ def mix(tmp_path_factory):
         vllm("mix", *flags, more_environment=environment) as server,
         watch("mix", server.url, port=port, window=WINDOW, cost=COST, requests={"ingest": True}) as watching,
     ):
-        alone = drive(server.url, dataclasses.replace(LOADS["0"], seconds=20))
+        with driving(server.url, dataclasses.replace(LOADS["0"], seconds=CEILING)) as sent:
+            eventually(
+                lambda: sum(one.value for one in watching.page().find(IN_WINDOW, window=WINDOW)) > 40,
+                what="enough requests to tell a mix",
+            )
+        alone = sent.result()
         eventually(
             lambda: sum(one.value for one in watching.page().find(REQUESTS)) == alone.requests,
             what="the first requests",
         )
         before = watching.page()
         with ThreadPoolExecutor(2) as pool:
-            driving = {bucket: pool.submit(drive, server.url, load) for bucket, load in LOADS.items()}
+            answered = {bucket: pool.submit(drive, server.url, load) for bucket, load in LOADS.items()}
             eventually(
                 lambda: [one.value for one in watching.page().find(MIXED, window=WINDOW)] == [1],
                 what=f"the metric; see {watching.log_path}",
             )
-            truths = {bucket: one.result() for bucket, one in driving.items()}
+            truths = {bucket: one.result() for bucket, one in answered.items()}
         truths["0"] += alone
         whole = sum(truths.values(), Truth())
         eventually(lambda: watching.page().sum(REQUESTS) == whole.requests, what="all requests")
@@ -93,7 +98,7 @@ def test_the_two_temperatures_are_two_populations(mix, remark):
 
 
 def test_the_mix_is_found_when_there_is_one_and_says_what_to_do(mix, remark):
-    assert mix.before.sum("spec_decode_window_requests", window=WINDOW) > 40, "enough to tell a mix"
+    assert mix.before.sum(IN_WINDOW, window=WINDOW) > 40, "enough to tell a mix"
     assert [sample.value for sample in mix.before.find(MIXED, window=WINDOW)] == [0]
     (model,) = mix.watching.api(f"requests?window={WINDOW}")["models"]
     assert model["mixed"]
