@@ -153,10 +153,14 @@ def make_sample_fixture():
 
 @pytest.fixture(autouse=True)
 def _log_by_default():
-    """Log as structlog does by default, though a command before configured it for the whole process.
+    """Log as structlog does by default, though a command before configured it for the whole process."""
+    log_by_default()
+    yield
+    log_by_default()  # for fixtures of a module, which are made before
 
-    But print exceptions plainly: the default formatter takes a second for each.
-    """
+
+def log_by_default():
+    """But print exceptions plainly: the default formatter takes a second for each."""
     structlog.reset_defaults()
     *processors, _ = structlog.get_config()["processors"]
     renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)

@@ -127,7 +127,7 @@ class Fault:
     """Something that a server does."""
 
     respond: Respond | None  # None: a port without a listener
-    outcome: str = READ  # possible reasons of the failed polls; ``read`` if none fails
+    outcome: str = READ  # possible reasons of the failed polls, separated by spaces; ``read`` if none fails
     reason: str = ""  # part of the event in the log; empty if there is none
 
 

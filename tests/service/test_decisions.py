@@ -73,9 +73,9 @@ def live(cost, seconds, acceptance, **more):
     return shown
 
 
-def changes(shown, first=400):
-    """Number of changes of verdict, advice or tokens, and of the setting to copy."""
-    evaluations = [snapshot.evaluation for second, snapshot in shown.items() if second >= first]
+def changes(shown):
+    """Number of changes of verdict, advice or tokens, and of the setting to copy, from second 400 on."""
+    evaluations = [snapshot.evaluation for second, snapshot in shown.items() if second >= 400]
     decisions = [each.decision for each in evaluations]
     copied = [(each.setting.tokens, each.setting.schedule) for each in evaluations]
     return tuple(sum(a != b for a, b in pairwise(each)) for each in (decisions, copied))

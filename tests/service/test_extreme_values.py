@@ -110,7 +110,7 @@ SERVERS = st.one_of(
     )
     for kind in (ENGINES[0], *ENGINES)
 )
-"""Servers of one kind: which series it has, and how they grow."""
+"""Servers of one kind: which series they have, and how these grow."""
 
 
 def pages_of(server):

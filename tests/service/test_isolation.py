@@ -66,6 +66,7 @@ def labelled(bad, labels, *_, **__):
 
 
 def viewed(bad, *arguments):
+    """The engine or its view is the last argument."""
     return arguments[-1].target == bad
 
 

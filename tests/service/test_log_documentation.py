@@ -52,7 +52,7 @@ async def test_samples_fields_and_queries_of_the_document_are_those_of_the_log(
         for _ in range(330):
             await clock.advance(1.0)
             times += [clock.wall()] * (len(told.logs) - len(times))
-    entries = list(zip(told.logs, times, strict=True))
+        entries = list(zip(told.logs, times, strict=True))
     last = [entry for entry in entries if entry[0]["event"] == "engine_summary"][-1]
     shown, summary = [entry for entry in entries if entry[0]["event"] in SHOWN or entry is last], last[0]
     assert [entry["event"] for entry, _ in shown].count("acceptance_dropped") == 1

@@ -14,8 +14,8 @@ SECONDS, BEFORE = 60.0, 20.0
 KINDS = ("sglang", "tensorrt_llm")
 
 
-async def observed(network, clock, kind, *, before=BEFORE, steps_later=K, **traffic):
-    """Observe a server from ``before`` seconds after its start; half way it gets ``steps_later``.
+async def observed(network, clock, kind, *, before=BEFORE, steps_later=None, **traffic):
+    """Observe a server from ``before`` seconds after its start; half way it gets ``steps_later``, if any.
 
     Return the sums over the requests that ended meanwhile, and the evaluation.
     """
@@ -24,7 +24,8 @@ async def observed(network, clock, kind, *, before=BEFORE, steps_later=K, **traf
     config = observed_config([{"url": "http://a:1/metrics"}], SECONDS)
     task = asyncio.ensure_future(watch(config, SECONDS, clock))
     await clock.advance(SECONDS / 2)
-    server.steps = steps_later
+    if steps_later is not None:
+        server.steps = steps_later
     await clock.advance(SECONDS / 2)
     await settle(100)
     (engine,) = task.result().engines

@@ -6,13 +6,13 @@ from tests.service.conftest import story
 
 CONFIG = "windows: [30s, 2m]\n"
 FILE = f"targets: [{{url: 'http://vllm:8000/metrics', name: one}}]\n{CONFIG}"
-DOWN = 3.0  # as in the scenario
+DOWN = 3.0
 SCENARIO = """
 dev_mode: true
 load: {concurrency: 24}
 speculation: {tokens: %d}
 phases:
-  - {at: %ds, restart: {down: 3s, tokens: %d}}
+  - {at: %ds, restart: {down: %ds, tokens: %d}}
 """
 
 
@@ -21,7 +21,7 @@ phases:
 async def test_windows_begin_once_with_the_new_process_and_its_k(
     tmp_path, clock, network, before, after, restart_at
 ):
-    scenario = SCENARIO % (before, restart_at, after)
+    scenario = SCENARIO % (before, restart_at, DOWN, after)
     async with story(tmp_path, clock, network, scenario, config=CONFIG) as told:
         await told.clock.advance(restart_at - 5.0)
         (engine,) = (await told.json("api/v1/snapshot"))["engines"]

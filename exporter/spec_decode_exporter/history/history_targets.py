@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -235,10 +236,11 @@ async def without_twins(
     if their newest start times before ``end`` cannot be read.
     """
     instances = [(target.prefix, target.labels.get("instance", target.name)) for target in targets]
+    numbers = Counts(instances)
     kept: dict[object, HistoryTarget] = {}
     for target, instance in zip(targets, instances, strict=True):
         starts = frozenset[float]()
-        if instances.count(instance) > 1:
+        if numbers[instance] > 1:
             selector = target.selector((EngineMark.CREATED,))
             found = await api.samples(selector, end, int(min(STARTS_SECONDS, end - begin)))
             starts = frozenset(each.values[-1] for each in found if each.values)

@@ -17,6 +17,10 @@ PASSWORD = {"username": {"name": "a", "key": "u"}, "password": {"name": "a", "ke
 MONITOR = {"monitor": {"enabled": True}}
 MOUNT = {"extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}]}
 NOT_INGESTED = {**ON, "config": {"requests": {"ingest": False}}}
+OWN_TLS = {"tls_server_config": {"cert_file": "/a", "key_file": "/b"}}
+SECRET_TLS = {"tls_server_config": {"cert_file": "tls.crt", "key_file": "/tls.key"}}
+MISSPELT = {"SpecDecodeSudenDrop": {"for": "10m"}}
+OLD_KIND = {"SpecDecodeSuddenDrop/slow": {"for": "10m"}}
 CANNOT_WORK = [
     ({"mode": "sidecar"}, "set monitor.enabled, prometheusRule.enabled and dashboards.enabled"),
     ({**SIDECAR, "persistence": {"enabled": True}}, "persistence is for mode: fleet"),
@@ -25,13 +29,13 @@ CANNOT_WORK = [
     ({"web": {"config": USERS}, **MONITOR}, "Set monitor.basicAuth"),
     (MOUNT, "names ca, which is not in extraVolumes"),
     (looking(namespaces=["${PLACE}"]), "write its name, or set rbac.create to false"),
-    ({"web": {"config": {"tls_server_config": {"cert_file": "tls.crt", "key_file": "/tls.key"}}}}, "set it to the Secret that has the file"),
+    ({"web": {"config": SECRET_TLS}}, "set it to the Secret that has the file"),
     ({**ON, "mode": "fleet"}, "mode: sidecar"),
     ({**ON, "config": {}}, "config.requests.ingest"),
     (NOT_INGESTED, "config.requests.ingest"),
-    ({"prometheusRule": {"enabled": True, "overrides": {"SpecDecodeSudenDrop": {"for": "10m"}}}}, "SpecDecodeSudenDrop, which is no alert"),
-    ({"prometheusRule": {"enabled": True, "overrides": {"SpecDecodeSuddenDrop/slow": {"for": "10m"}}}}, "SpecDecodeSuddenDrop/slow, which is no alert"),
-    ({"web": {"config": {"tls_server_config": {"cert_file": "/a", "key_file": "/b"}}}, **MONITOR}, "Set monitor.tlsConfig"),
+    ({"prometheusRule": {"enabled": True, "overrides": MISSPELT}}, "SpecDecodeSudenDrop, which is no alert"),
+    ({"prometheusRule": {"enabled": True, "overrides": OLD_KIND}}, "SpecDecodeSuddenDrop/slow, which is no alert"),
+    ({"web": {"config": OWN_TLS}, **MONITOR}, "Set monitor.tlsConfig"),
 ]  # fmt: skip
 NOT_OF_THE_SCHEMA = [
     (looking(selector="a=b"), "'selector' not allowed"),

@@ -102,7 +102,7 @@ def wrong_field(name):
     schemas, _ = _api()
     node = {"$ref": "SnapshotView"}
     for part in re.split(r"(?:\[\])?\.", name.removesuffix("[]")):
-        while "properties" not in node:  # but of the object that a field, a list or an optional field holds
+        while "properties" not in node:  # go on to the object that a field, a list or an optional field holds
             if "$ref" in node:
                 node = schemas[node["$ref"].rpartition("/")[2]]
             elif inner := node.get("items") or next(iter(node.get("anyOf", ())), None):

@@ -38,7 +38,7 @@ def every_series():
     for page in (DATA / "pages").glob("vllm-0.*.prom"):
         for family in text_string_to_metric_families(page.read_text(encoding="utf-8")):
             for sample in family.samples:
-                labels[sample.name] |= set(sample.labels)
+                labels[sample.name] = labels[sample.name] | set(sample.labels)
     for family in ProcessCollector(registry=CollectorRegistry()).collect():
         labels |= {sample.name: set() for sample in family.samples}
     labels |= {name: set() for name in ("up", "scrape_duration_seconds", "scrape_samples_scraped")}

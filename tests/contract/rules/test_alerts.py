@@ -149,6 +149,6 @@ def test_a_runbook_is_short_and_has_a_meaning_a_diagnosis_with_queries_and_an_ac
     assert title.startswith(f"# {name}\n")
     assert [part.partition("\n")[0] for part in parts] == ["Meaning", "Diagnosis", "Action"]
     assert all(len(part.split()) > 5 for part in parts)
-    assert blocks(parts[1], "promql")
+    assert "".join(blocks(parts[1], "promql")).strip()
     assert "](../guide/questions.md#" in parts[0], "link to the question that this alert answers"
     assert len(re.sub(r"```.*?```", "", PAGES[name], flags=re.DOTALL).split()) <= 130

@@ -13,10 +13,11 @@ from spec_decode_exporter.history.baseline_reader import (
     MAX_BODY,
     PAGE,
     SCRAPES_SLICE,
+    BaselineReader,
     server_of,
 )
 from spec_decode_exporter.history.history_pages import MAX_LAYOUTS, TargetSamples
-from spec_decode_exporter.history.history_targets import IDENTIFYING, HistoryTarget, every_engine, targets_of
+from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Selector
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.engines import ENGINES
@@ -42,8 +43,8 @@ async def _history(data: bytes) -> AsyncIterator[QueryApi]:
 
 async def _read_servers(data: bytes) -> object:
     async with _history(data) as api:
-        series = await api.series(every_engine("", IDENTIFYING), 0.0, 1.0)
-        return server_of(_TARGET, targets_of(series), is_only_target=False)
+        servers = await BaselineReader(api, "", 0.0, 1.0).servers()
+        return server_of(_TARGET, servers, is_only_target=False)
 
 
 async def _read_samples(data: bytes) -> object:
@@ -84,11 +85,13 @@ ROWS: Final = (
         beyond={
             "bytes": _series(20_000),
             "values": filled(b'{"status":"success","data":[', b"[],", b"[]]}", MAX_BODY),
+            # The instance of one is the target's address, that of the other its name.
             "servers that fit": as_json(
                 {
                     "status": "success",
                     "data": [
-                        {"__name__": _NAME, "instance": "10.0.0.1:8000", "x": f"\x1b{n}"} for n in range(9)
+                        {"__name__": _NAME, "instance": name, "x": "\x1b"}
+                        for name in ("10.0.0.1:8000", "chat")
                     ],
                 }
             ),
