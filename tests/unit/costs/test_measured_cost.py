@@ -179,30 +179,33 @@ class TestTheRatio:
         assert possible.guess == pytest.approx(KAPPA, abs=0.03)
 
 
-class TestPlainStepsOfOthers:
-    EXACT = Server(noise=0.0)
-    DRAFTING, PLAIN = total(EXACT.polls(ALWAYS)), total(EXACT.polls(NEVER))
+def exact(polls, **changed):
+    """Return the sums of polls in which each step takes exactly its time."""
+    return total(Server(noise=0.0).polls(polls, **changed))
 
+
+class TestPlainStepsOfOthers:
     def test_they_are_added_to_the_same_sums(self):
-        found = step_ratio(self.DRAFTING, self.PLAIN)
+        found = step_ratio(exact(ALWAYS), exact(NEVER))
         assert found.guess == pytest.approx(KAPPA)
         assert found.high - KAPPA == pytest.approx(KAPPA - found.low)
 
     def test_a_day_of_them_does_not_hide_a_minute_of_drafts(self):
-        minute, day = self.EXACT.polls(ALWAYS[:60]), self.EXACT.polls(NEVER, seconds=144.0)
-        found = step_ratio(total(minute), total(day))
+        found = step_ratio(exact(ALWAYS[:60]), exact(NEVER, seconds=144.0))
         assert found.guess == pytest.approx(KAPPA)
 
     def test_those_of_another_day_are_less_certain(self):
-        same, other = (step_ratio(self.DRAFTING, self.PLAIN, another_day=day) for day in (False, True))
+        drafting, plain = exact(ALWAYS), exact(NEVER)
+        same, other = (step_ratio(drafting, plain, another_day=day) for day in (False, True))
         assert other.guess == same.guess
         assert other.low == pytest.approx(same.low / (1 + ANOTHER_DAY))
         assert other.high == pytest.approx(same.high / (1 - ANOTHER_DAY))
 
     @pytest.mark.parametrize("ratio", [0.25, 0.5, 2.0, 4.0])
     def test_longer_contexts_take_longer_plain_steps(self, ratio):
-        same = step_ratio(self.DRAFTING, self.PLAIN)
-        found = step_ratio(total(self.EXACT.polls(ALWAYS, context=2000.0 * ratio)), self.PLAIN)
+        plain = exact(NEVER)
+        same = step_ratio(exact(ALWAYS), plain)
+        found = step_ratio(exact(ALWAYS, context=2000.0 * ratio), plain)
         assert found.guess == pytest.approx(1 + (KAPPA * ratio**-0.25 - 1), rel=1e-6)
         ends = sorted((1.0, ratio**0.75))
         assert found.low == pytest.approx(same.low / ends[1], rel=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from dataclasses import dataclass, field
 
@@ -58,14 +59,20 @@ def discovery(api: Api, namespace: str | None = "inference", **keys) -> PodDisco
     return found
 
 
+async def names(way: PodDiscovery) -> list[str]:
+    """Return the targets that a refresh finds; a list without an end fails."""
+    async with asyncio.timeout(20):
+        return [target.name for target in await way.targets()]
+
+
 # Lists.
 
 
 async def test_pods_are_listed_page_by_page(api, monkeypatch):
     monkeypatch.setattr(pods, "PAGE", 2)
     api.pods = [pod(name) for name in "edcba"]
-    found = await discovery(api, label_selector="app=vllm").targets()
-    assert [target.name for target in found] == [f"inference/{name}" for name in "abcde"]
+    way = discovery(api, label_selector="app=vllm")
+    assert await names(way) == [f"inference/{name}" for name in "abcde"]
     assert [request.get("continue") for request in api.requests] == ["", "2", "4"]
     fields = [(each["path"], each["labelSelector"], each["fieldSelector"]) for each in api.requests]
     assert fields == [(LIST, "app=vllm", "status.phase=Running")] * 3
@@ -119,14 +126,14 @@ async def test_a_response_that_is_no_list_of_pods_is_rejected(api, body, message
 
 async def test_each_list_has_the_pods_as_they_are_now(api):
     way = discovery(api)
-    assert [target.name for target in await way.targets()] == ["inference/a"]
+    assert await names(way) == ["inference/a"]
     api.pods = [pod("b"), pod("a", ip="10.0.0.2", version="2")]
     assert [target.url for target in await way.targets()] == [
         "http://10.0.0.2:8000/metrics",
         "http://10.0.0.1:8000/metrics",
     ]
     api.pods = [pod("b")]
-    assert [target.name for target in await way.targets()] == ["inference/b"]
+    assert await names(way) == ["inference/b"]
     assert way.refresh == 28.5
 
 
@@ -144,7 +151,7 @@ async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_
     api.refusal = 410, "the continue token is too old"
     await failure(discovery(api), "status 410 Gone: the continue token is too old")
     api.refusal, way = None, discovery(api)
-    assert [target.name for target in await way.targets()] == ["inference/a"]
+    assert await names(way) == ["inference/a"]
     api.refusal = 503, "shutting down"
     pauses = []
     for _ in range(9):
@@ -152,7 +159,7 @@ async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_
         pauses.append(way.refresh)
     assert pauses == [0.75 * seconds for seconds in (1, 2, 4, 8, 16, 32, 60, 60, 60)]
     api.refusal = None
-    assert [target.name for target in await way.targets()] == ["inference/a"]
+    assert await names(way) == ["inference/a"]
     assert way.refresh == 28.5
 
 

@@ -25,11 +25,12 @@ from tests.unit.history.conftest import PLAIN, history_of, simulated
 DAY = 86_400.0
 
 
-async def found_baselines(stored, instance="a:8000", lookback=DAY):
-    """Return what is found for the only server of an instance, by model."""
+async def found_baselines(stored, instance=None, lookback=DAY):
+    """Return what is found for the only server of the history, or of an instance, by model."""
     end = stored.now + 1
     reading = BaselineReader(QueryApi("http://p:9090", stored), "", end - lookback, end)
-    (server,) = (each for each in await reading.servers() if each.labels["instance"] == instance)
+    servers = await reading.servers()
+    (server,) = (each for each in servers if instance is None or each.labels["instance"] == instance)
     return await reading.read(server)
 
 

@@ -3,24 +3,24 @@
 import json
 import re
 from math import isnan
-from types import SimpleNamespace
-from unittest.mock import AsyncMock
+from unittest.mock import create_autospec
 
 import pytest
 
 from spec_decode_exporter.history import query_api
 from spec_decode_exporter.history.history_targets import HistoryTarget, every_engine
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Selector, TooMuchError
-from spec_decode_exporter.scrape.client import HttpResponse
+from spec_decode_exporter.scrape.client import Client, HttpResponse
 from spec_decode_exporter.scrape.engines import ENGINES, MEANINGS, PLAIN_NAMES, PROCESS_START, EngineMark
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 
 
 def api(answer):
     """Return the API of a server with one answer, or one error."""
-    error = answer if isinstance(answer, Exception) else None
-    get = AsyncMock(side_effect=error, return_value=HttpResponse(answer, "application/json", 0.0))
-    return QueryApi("http://prometheus:9090/prefix/", SimpleNamespace(get=get))
+    client = create_autospec(Client, instance=True)
+    client.get.side_effect = answer if isinstance(answer, Exception) else None
+    client.get.return_value = HttpResponse(answer, "application/json", 0.0)
+    return QueryApi("http://prometheus:9090/prefix/", client)
 
 
 def data(value):

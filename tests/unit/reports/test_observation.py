@@ -38,7 +38,9 @@ async def test_thirty_seconds_from_the_first_poll_to_the_last_are_enough_for_a_v
     server = network.servers["a:1"] = Server(clock, "steady", running=60)
     before = server.simulation.engines[0].counts.drafts
     target = {"url": "http://a:1", **load_scenario("steady").target_settings()}
-    (engine,) = (await finished(clock, 30, watch(observed_config([target], 30), 30, clock))).engines
+    config = observed_config([target], 30)
+    seen = await finished(clock, 30, watch(config, 30, clock))
+    (engine,) = seen.engines
     evaluation = engine.snapshot.evaluation
     assert evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
     assert evaluation.action in {Action.KEEP, Action.INCREASE, Action.DECREASE}
@@ -55,7 +57,8 @@ async def test_at_an_unknown_cost_a_harmful_drafter_may_pay_or_not_and_the_repor
     network.servers["a:1"] = Server(clock, "harmful", running=running)
     config = observed_config(["http://a:1"], seconds)
     seen = await finished(clock, seconds, watch(config, seconds, clock))
-    assert seen.engines[0].snapshot.evaluation.verdict in {Verdict.UNCLEAR, Verdict.INSUFFICIENT}
+    (engine,) = seen.engines
+    assert engine.snapshot.evaluation.verdict in {Verdict.UNCLEAR, Verdict.INSUFFICIENT}
     headline, _, rest = report(seen, TextStyle()).partition("\n")
     assert "peculation may pay or not." in headline
     assert "times as fast" not in headline, "a number at an unknown cost"
@@ -78,15 +81,17 @@ async def test_a_history_gives_the_cost_that_the_verdict_needs(network, clock, m
     stored.simulate(PLAIN, 1780, job="vllm", instance="a:1")
     seen = await seen_with(stored, network, clock, monkeypatch)
     assert "baseline_read" in {event.type for event in seen.events}
-    evaluation = seen.engines[0].snapshot.evaluation
+    (engine,) = seen.engines
+    evaluation = engine.snapshot.evaluation
     assert evaluation.longest.cost.source is CostSource.BASELINE
     assert evaluation.verdict in {Verdict.OPTIMAL, Verdict.HEALTHY}
 
 
 async def test_a_history_that_does_not_answer_delays_the_report_for_a_while_only(network, clock, monkeypatch):
     monkeypatch.setattr(module, "BASELINE_SECONDS", 0.0)
-    never = asyncio.get_running_loop().create_future()
-    silent = SimpleNamespace(get=Mock(return_value=never), close=AsyncMock())
+    loop = asyncio.get_running_loop()
+    never = Mock(side_effect=lambda *_, **__: loop.create_future())
+    silent = SimpleNamespace(get=never, close=AsyncMock())
     seen = await seen_with(silent, network, clock, monkeypatch, "http://p:9090?key=x")
     (event,) = [each for each in seen.events if each.type == "baseline_not_read"]
     assert event.target == "a:1"

@@ -169,13 +169,12 @@ class Exporter:
                 with contextlib.suppress(ConnectionError):
                     with connection.makefile("rb") as file:
                         head = b"".join(takewhile(bytes.strip, file)).decode()
-                        length = re.search(r"(?i)content-length: (\d+)", head)
-                        content = file.read(int(length[1])) if length else None
-                    if length:
-                        self.requests.append((head, content))
-                        self.answer(connection)
-                    else:  # the client has left
-                        connection.close()
+                        if not head:  # the client has left
+                            connection.close()
+                            continue
+                        length = re.search(r"(?i)content-length: (\d+)", head)[1]
+                        self.requests.append((head, file.read(int(length))))
+                    self.answer(connection)
 
     def answer(self, connection):
         if self.reply is HANG:
