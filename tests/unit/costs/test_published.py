@@ -24,7 +24,7 @@ EXCLUDED = {"noal": "no acceptance length", "weak": "a number is missing or esti
 
 
 def steps(*extras, source=None, load=8.0):
-    """Steps of two tokens, of drafts of three, with these extra costs of a token; each of an own source."""
+    """Steps of two tokens, of drafts of three, with these extra costs of a token; each of an own source unless one is given."""
     kappas = [1 + extra * 3 ** POWERS[KINDS["eagle3"]] for extra in extras]
     return [
         PublishedStep(source or f"source {place}", "eagle3", load, 3, 2.0, 2.0 / kappa)

@@ -51,8 +51,10 @@ class TestReading:
         assert means == pytest.approx([1, 0.75, log(8), 8, 0.75 * log(8), 6, 400, 300, 0.02])
 
     def test_prefills_are_those_of_this_poll_and_the_one_before(self):
-        reader, cached, none = StepReader(), {"prefix_cache_hits": 1000}, {"decode_steps": 0}
-        polls = ((0, {}), (1, cached), (2, cached), (3, none), (4, cached), (9, {}))
+        reader = StepReader()
+        cached = {"prefix_cache_hits": 1000}
+        idle = {"decode_steps": 0}
+        polls = ((0, {}), (1, cached), (2, cached), (3, idle), (4, cached), (9, {}))
         read = [reader.read(polled(second, **changed), WALL) for second, changed in polls]
         uncached = [sums and sums.gram[0][RATE] / sums.gram[0][0] for sums in read]
         assert uncached == [400, 200, 0, None, 200, 400], "the poll before the last one is unknown"

@@ -49,10 +49,8 @@ class TestSums:
 
     def test_correlated_engines_have_wider_bounds_than_alternating_ones(self):
         slow, fast = (EAGLE | {"decode_nanoseconds": seconds * NANO} for seconds in (7, 5))
-        one, other = (
-            window_of(lambda second, pair=pair: pair[second // 75 % 2])
-            for pair in ((slow, fast), (fast, slow))
-        )
+        one = window_of(lambda second: (slow, fast)[second // 75 % 2])
+        other = window_of(lambda second: (fast, slow)[second // 75 % 2])
         together, in_turn = (arm_with(one, each).paces[TIME] for each in (one, other))
         assert together.value == in_turn.value
         assert together.relative_error > 0.04

@@ -25,6 +25,10 @@ from tests.fakes.arms import (
 )
 
 
+def compared(*members):
+    return compare(SETTINGS, members, (300.0,), NOW)
+
+
 class TestExperiment:
     def test_an_engine_is_in_the_arm_whose_labels_it_has_all_of(self):
         arms = {"a": {"match": {"zone": "a", "name": "t"}}, "b": {"match": {"zone": "b"}}}
@@ -35,8 +39,7 @@ class TestExperiment:
         assert arm_of(settings, Member({"name": "u", "zone": "a"}, ())) is None
 
     def test_the_speedup_is_the_baselines_time_over_the_arms(self):
-        members = member("off", window_of(PLAIN)), member("eagle", window_of(EAGLE))
-        found = compare(SETTINGS, members, (300.0,), NOW)
+        found = compared(member("off", window_of(PLAIN)), member("eagle", window_of(EAGLE)))
         eagle = found.arms["eagle"].windows[-1]
         assert (eagle.engines, eagle.requests) == (1, 1200)
         assert eagle.acceptance_length == pytest.approx(2.4)
@@ -50,8 +53,7 @@ class TestExperiment:
 
     def test_a_busy_arm_has_bounds_that_allow_for_its_load(self):
         busy = window_of(times(EAGLE, 4), running=24.0)
-        members = member("off", window_of(PLAIN)), member("eagle", busy)
-        found = compare(SETTINGS, members, (300.0,), NOW).arms["eagle"]
+        found = compared(member("off", window_of(PLAIN)), member("eagle", busy)).arms["eagle"]
         speedup, load = found.windows[-1].speedups[TIME], found.windows[-1].traffic[Traffic.LOAD]
         assert (speedup.value, load) == (pytest.approx(2.0), pytest.approx(4.0))
         assert speedup.estimate.lower == pytest.approx(2.0)
@@ -62,8 +64,7 @@ class TestExperiment:
         plain = times(PLAIN, 50)
         fast = {"decode_nanoseconds": round(plain["decode_nanoseconds"] * share / 2)}
         light = window_of(times(plain, share) | fast, running=6 * share)
-        members = member("off", window_of(plain)), member("eagle", light)
-        found = compare(SETTINGS, members, (300.0,), NOW).arms["eagle"]
+        found = compared(member("off", window_of(plain)), member("eagle", light)).arms["eagle"]
         assert found.wins[TIME] is wins
         assert found.windows[-1].speedups[TIME].reason == (None if wins else Traffic.LOAD)
 
@@ -132,8 +133,7 @@ def waving(second):
 
 
 def faster_of(engine, *others):
-    experiment = compare(SETTINGS, (engine, *others), (300.0,), NOW)
-    return experiment.faster_method(arm_of(SETTINGS, engine), engine)
+    return compared(engine, *others).faster_method(arm_of(SETTINGS, engine), engine)
 
 
 class TestFasterMethod:

@@ -44,9 +44,13 @@ class Exporter:
     baselines: HistoryBaselines
 
     async def follow(self, *targets, seconds=20.0):
-        """Follow targets, and move the clock; a reading gets all turns that it needs."""
+        """Follow targets, and move the clock."""
         self.fleet.follow(static_targets(Config.model_validate({"targets": targets})))
         await settle(100)
+        await self.advance(seconds)
+
+    async def advance(self, seconds):
+        """Move the clock; a reading gets all turns that it needs."""
         await self.clock.advance(seconds, turns=100)
 
     def make_due(self, seconds):
@@ -103,10 +107,10 @@ def not_read(logs):
 async def test_it_is_read_once_a_day(exporter, stored):
     await exporter.follow(A)
     number = len(stored.queries)
-    await exporter.clock.advance(6 * CHECK_SECONDS, turns=100)
+    await exporter.advance(6 * CHECK_SECONDS)
     assert len(stored.queries) == number
     exporter.make_due(READ_AGAIN_SECONDS)
-    await exporter.clock.advance(CHECK_SECONDS, turns=100)
+    await exporter.advance(CHECK_SECONDS)
     assert len(stored.queries) > number
 
 
@@ -115,13 +119,13 @@ async def test_a_history_that_fails_is_tried_again_after_an_hour_and_logged_once
     with capture_logs() as logs:
         await exporter.follow(A)
         exporter.make_due(TRY_AGAIN_SECONDS)
-        await exporter.clock.advance(20.0, turns=100)
+        await exporter.advance(20.0)
     assert not_read(logs) == [("a", "connection refused")]
     assert len(stored.queries) == 2
     assert next(exporter.fleet.engines())
     stored.refuse = None
     exporter.make_due(TRY_AGAIN_SECONDS)
-    await exporter.clock.advance(20.0, turns=100)
+    await exporter.advance(20.0)
     assert exporter.baseline("a").end
 
 

@@ -111,11 +111,9 @@ def test_impossible_bounds_are_rejected(bounds):
 def test_windows_of_several_engines_add_up_but_their_time_does_not():
     load = {"running_requests": 2.0, "waiting_requests": 0.0, "kv_cache_usage": 0.5}
     more = {"running_requests": 6.0, "waiting_requests": 4.0, "kv_cache_usage": 1.0}
-    one, other = (
-        polled([make_sample(total, positions=(total, 0), **gauges) for total in totals])
-        for totals, gauges in (((0, 1, 3, 6), load), (range(0, 91, 10), more))
-    )
-    one, other = replace(one, answers=Answers(1, 2, 3, 4)), replace(other, answers=Answers(10, 20, 30, 40))
+    few = polled([make_sample(total, positions=(total, 0), **load) for total in (0, 1, 3, 6)])
+    many = polled([make_sample(total, positions=(total, 0), **more) for total in range(0, 91, 10)])
+    one, other = replace(few, answers=Answers(1, 2, 3, 4)), replace(many, answers=Answers(10, 20, 30, 40))
     both = sum_of_windows([one, other])
     assert sum_of_windows([one]) is one
     assert (both.total.drafts, both.positions, both.mean) == (96, (96, 0), (8.0, 4.0, 0.75))

@@ -144,7 +144,7 @@ def test_a_fall_is_15_percent_beyond_the_bounds(short, long, falls):
 
 # Advice.
 
-COST = make_cost(0.25, 0.1)
+DEAR = make_cost(0.25, 0.1)
 
 
 def advice(requests, cost):
@@ -155,7 +155,7 @@ def advice(requests, cost):
     return list(evaluate(store, 1000.0).windows["5m"].models[0].advice)
 
 
-def advice_on(groups, cost=COST):
+def advice_on(groups, cost=DEAR):
     """Return the advice; groups map a type to its requests, which differ slightly, drafts and accepted tokens."""
     requests = [
         request_of(drafts, accepted + turn % 3 - 1, request_type=kind, temperature=0.0)

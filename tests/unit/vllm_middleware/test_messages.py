@@ -59,8 +59,9 @@ async def same(incoming, outgoing):
     return app
 
 
+@pytest.mark.usefixtures("exporter")
 @pytest.mark.parametrize("name", EXCHANGES)
-async def test_messages_and_their_order_are_the_same_with_and_without_the_middleware(exporter, name):
+async def test_messages_and_their_order_are_the_same_with_and_without_the_middleware(name):
     app = await same(*EXCHANGES[name])
     app._reporter.work(0.0)
 
@@ -95,7 +96,8 @@ async def test_an_internal_error_in_any_step_affects_no_message_and_is_counted(
     assert "Rumpelstilzchen" not in caplog.text
 
 
-async def test_each_message_is_forwarded_before_it_is_read(exporter, monkeypatch):
+@pytest.mark.usefixtures("exporter")
+async def test_each_message_is_forwarded_before_it_is_read(monkeypatch):
     server = Server([asked(b"{}")])
     seen = []
     monkeypatch.setattr(
@@ -177,12 +179,13 @@ async def test_a_long_stream_is_not_kept(exporter, pieces, size):
     assert len(exporter.records()) == 1
 
 
+@pytest.mark.usefixtures("exporter")
 @pytest.mark.parametrize(
     "change",
     [{"type": "lifespan"}, {"type": "websocket"}, *({"path": path} for path in ("/metrics", "/v1/completions/1"))],
     ids=str,
 )  # fmt: skip
-async def test_other_connections_and_paths_are_not_changed(exporter, change):
+async def test_other_connections_and_paths_are_not_changed(change):
     app = AsyncMock()
     words = ({**SCOPE, **change}, object(), object())
     await inside.Middleware(app)(*words)

@@ -108,6 +108,7 @@ async def test_only_known_members_of_a_response_are_sent(exporter, metrics, usag
     assert record == {"model": "tiny", "stream": False, "temperature": 0.5, **members}
 
 
+@pytest.mark.usefixtures("exporter")
 @pytest.mark.parametrize(
     ("exchange", "unreported"),
     [
@@ -126,7 +127,7 @@ async def test_only_known_members_of_a_response_are_sent(exporter, metrics, usag
     ],
     ids=lambda value: str(value)[:60],
 )
-async def test_a_request_that_is_not_reported_is_counted_if_vllm_answered_it(exporter, exchange, unreported):
+async def test_a_request_that_is_not_reported_is_counted_if_vllm_answered_it(exchange, unreported):
     """The count says whether it was too large."""
     app = inside.Middleware(application(exchange[1]))
     await run(app, exchange[0])
