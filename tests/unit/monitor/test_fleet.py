@@ -92,8 +92,8 @@ async def test_a_list_that_a_later_one_replaces_at_once_is_not_followed(fleet, c
         ({"http": 15, "dns": 15}, {"http": 15, "dns": 5}),
     ],
 )
-async def test_beyond_the_limit_configured_targets_come_first(clock, numbers, kept):
-    fleet = Fleet(Config.model_validate({"limits": {"engines": 20}}), Shared(clock))
+async def test_beyond_the_limit_configured_targets_come_first(fleet, numbers, kept):
+    fleet.adopt(Config.model_validate({"limits": {"engines": 20}}))
     found = []
     for way, number in numbers.items():
         names, key = [f"{way}-{place}" for place in range(number)], "" if way == "static" else way
@@ -102,15 +102,12 @@ async def test_beyond_the_limit_configured_targets_come_first(clock, numbers, ke
     await until(lambda: not fleet._background._tasks)
     assert Counter(watch.target.discovery for watch in fleet) == kept
     assert fleet.not_monitored == len(found) - 20
-    await fleet.stop()
-    await fleet.close()
 
 
 @pytest.mark.parametrize(("number", "level"), [(MANY_TARGETS, "info"), (MANY_TARGETS + 1, "debug")])
 async def test_many_targets_start_in_one_line_and_their_news_are_debug_lines_for_a_minute(
-    clock, number, level
+    fleet, clock, number, level
 ):
-    fleet = Fleet(Config.model_validate({}), Shared(clock))
     with capture_logs() as logs:
         await follow(fleet, clock, targets(*(f"n{place}" for place in range(number))))
         await fleet.stop()
@@ -123,7 +120,6 @@ async def test_many_targets_start_in_one_line_and_their_news_are_debug_lines_for
     assert levels == [level, "info"]
     assert {entry["log_level"] for entry in logs if entry["event"] == "target_failing"} == {"warning"}
     assert sum(entry["event"] == "targets_changed" for entry in logs) == 1
-    await fleet.close()
 
 
 # The limit by the memory of the container

@@ -20,7 +20,6 @@ URL = "http://vllm:8000/metrics?token=secret"
 
 
 TARGET = Target(URL, "one", labels=(("team", "a"),))
-NAMES = [("m", str(number)) for number in range(100)]
 
 
 @dataclass
@@ -84,6 +83,11 @@ def watch(server):
     return Watch(server)
 
 
+def names(number):
+    """Return so many engines, without a page."""
+    return {("m", str(engine)): 0 for engine in range(number)}
+
+
 # Names
 
 
@@ -105,7 +109,7 @@ async def test_an_engine_without_a_model_has_that_of_the_routers_url_else_the_ta
 async def test_an_engine_that_vanishes_loses_its_windows_keeps_its_counters_and_is_evicted_later(
     watch, server
 ):
-    server.engines = dict.fromkeys(NAMES[:2], 0)
+    server.engines = names(2)
     await watch.polls(5)
     del server.engines["m", "1"]
     await watch.polls(11, after=1)
@@ -131,7 +135,7 @@ async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_pl
         await watch.clock.advance(1)
         assert {name.split("-")[0] for name, _ in watch.snapshots} == {str(batch)}
     await watch.clock.advance(EVICTED_AFTER)
-    server.engines = dict.fromkeys(NAMES[:1], 0)
+    server.engines = names(1)
     await watch.polls(1)
     assert watch.events[-1] == ("engine_found", "0")
 
@@ -149,7 +153,7 @@ async def test_a_restart_ends_what_the_server_said_about_k_before(watch, server,
     watch.speculation = ServedSpeculation("eagle3", 3, "head")
     await watch.polls(3)
     assert watch.monitor.status().record.speculation.tokens == 3
-    server.engines, server.created = dict.fromkeys(NAMES[:1], 0), clock.wall()
+    server.engines, server.created = names(1), clock.wall()
     await watch.polls(after=1)
     assert watch.monitor.status().record.speculation == ServedSpeculation("eagle3", None, "head")
 
@@ -159,9 +163,9 @@ async def test_a_restart_ends_what_the_server_said_about_k_before(watch, server,
 
 async def test_engines_without_a_place_are_recorded_once_and_take_the_places_of_engines_that_left(server):
     watch = Watch(server, limit=3)
-    server.engines = dict.fromkeys(NAMES[:5], 0)
+    server.engines = names(5)
     await watch.polls(3)
-    assert set(watch.snapshots) == set(NAMES[:3])
+    assert set(watch.snapshots) == set(names(3))
     assert watch.monitor.status().engines_not_monitored == 2
     assert watch.events.count(("engines_not_monitored", None)) == 1
     del server.engines["m", "0"]
@@ -173,7 +177,7 @@ async def test_engines_without_a_place_are_recorded_once_and_take_the_places_of_
 
 async def test_places_are_shared_and_come_back_when_a_target_is_closed(server):
     first = Watch(server, limit=3)
-    server.engines = dict.fromkeys(NAMES[:2], 0)
+    server.engines = names(2)
     await first.polls(1)
     second = Watch(server, replace(TARGET, name="two"), limit=3)
     await second.polls(1)
@@ -186,7 +190,7 @@ async def test_places_are_shared_and_come_back_when_a_target_is_closed(server):
 @pytest.mark.parametrize(("length", "monitored"), [(PLACE_LABELS - 30, 6), (PLACE_LABELS, 3), (1_000, 1)])
 async def test_engines_with_long_labels_take_several_places(server, length, monitored):
     watch = Watch(server, replace(TARGET, labels=(("team", "x" * length),)), limit=6)
-    server.engines = dict.fromkeys(NAMES[:10], 0)
+    server.engines = names(10)
     await watch.polls(1)
     assert len(watch.snapshots) == monitored
 
@@ -205,25 +209,28 @@ def test_up_to_a_thousand_engines_are_evaluated_once_in_a_usual_scrape_interval(
 
 
 @pytest.mark.parametrize(("number", "interval"), [(1, 1), (10, 1), (20, 2), (100, 10)])
-async def test_the_pace_depends_on_the_engines_of_the_fleet(watch, clock, server, number, interval):
-    server.engines = dict.fromkeys(NAMES[:number], 0)
+async def test_the_pace_depends_on_the_engines_of_the_fleet(watch, server, number, interval):
+    server.engines = names(number)
     await watch.polls(11)
-    evaluations = Counter()  # by moment
-    server.shared.after_evaluation.append(lambda *_: evaluations.update([clock.monotonic()]))
+    evaluations = Counter()  # by the wall time of each: one that was skipped has an old time
+    server.shared.after_evaluation.append(
+        lambda _, snapshot, __: evaluations.update([snapshot.evaluation.known.wall])
+    )
     await watch.polls(20, after=1)
     assert evaluations.total() == pytest.approx(20 * number / interval, rel=0.1)
     assert max(evaluations.values()) <= 2 * number / interval
 
 
 async def test_a_reset_is_evaluated_at_once(watch, clock, server):
-    server.engines = dict.fromkeys(NAMES[:20], 0)
+    server.engines = names(20)
     await watch.polls(4)
     await clock.advance(1)
     evaluated = Mock()
     server.shared.after_evaluation.append(evaluated)
-    server.engines, server.created = dict.fromkeys(NAMES[:20], 0), clock.wall()
+    server.engines, server.created = names(20), clock.wall()
     await watch.polls(1)
-    assert evaluated.call_count == 20
+    walls = [call.args[1].evaluation.known.wall for call in evaluated.call_args_list]
+    assert walls == [clock.wall()] * 20
 
 
 # A changed configuration

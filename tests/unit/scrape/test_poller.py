@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Generator, MutableMapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -30,7 +29,6 @@ PAGES = DATA / "pages"
 ROUTERS = PAGES / "routers"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
 URL = "http://vllm:8000/metrics"
-NOT_FOUND = StatusError(404)
 
 
 @dataclass
@@ -41,7 +39,7 @@ class Server:
     page: bytes = NGRAM
     filtered: bytes | Exception | None = None  # in the place of the selected lines
     version: bytes | Exception = b'{"version":"0.32.0"}'
-    info: bytes | Exception = NOT_FOUND
+    info: bytes | Exception = field(default_factory=lambda: StatusError(404))
     failure: Exception | None = None
     seconds: float = 0.001
     cost: float = 0.0  # processor seconds that a request takes
@@ -64,7 +62,7 @@ class Server:
             body = self.info
         elif names := {value.encode() for name, value in parse_qsl(urlsplit(url).query) if name == "name[]"}:
             lines = self.page.splitlines(keepends=True)
-            selected = b"".join(line for line in lines if re.split(rb"[{ ]", line)[0] in names)
+            selected = b"".join(line for line in lines if line.split(b"{")[0].split(b" ")[0] in names)
             body = selected if self.filtered is None else self.filtered
         if isinstance(body, Exception):
             raise body
@@ -122,6 +120,14 @@ def server(clock):
     return Server(clock)
 
 
+@pytest.fixture
+async def running():
+    """Tasks of a test, cancelled at its end."""
+    tasks = []
+    yield tasks
+    await cancel(tasks)
+
+
 # Which page.
 
 
@@ -130,7 +136,7 @@ NO_FILTERED_PAGE = {
     "empty": b"",
     "partial": b'vllm:spec_decode_num_drafts_total{engine="0",model_name="tiny-llama"} 41.0\n',
     "the engine of another model": b'vllm:spec_decode_num_drafts_total{engine="0",model_name="other"} 1.0\n',
-    "not found": NOT_FOUND,
+    "not found": StatusError(404),
     "redirected": StatusError(307, "login.example"),
     "html": b"<html>no</html>\n",
     "too large": PollError("too_large", "the body has more bytes"),
@@ -263,13 +269,14 @@ async def test_histograms_are_read_once_an_interval_also_over_a_reload_and_again
 
 @pytest.mark.parametrize(("reason", "most"), [("refused", 5), ("timeout", 30), ("status", 30)])
 async def test_a_failing_target_is_polled_with_exponential_back_off_that_a_success_ends(
-    server, clock, reason, most
+    server, clock, running, reason, most
 ):
     polled_at, server.failure = [], PollError(reason, "no")
     poller = server.poller(filter="off", attempted=lambda: polled_at.append(clock.monotonic()))
-    running = asyncio.create_task(poller.run())
+    running.append(asyncio.create_task(poller.run()))
     await clock.advance(200)
     assert (poller.record.pace, poller.record.interval) == (most, 1)
+    assert len(polled_at) == len(server.asked)
     gaps = [after - before for before, after in pairwise(polled_at)]
     assert gaps == pytest.approx([min(2**failures, most) for failures in range(len(gaps))])
     server.failure = None
@@ -278,7 +285,6 @@ async def test_a_failing_target_is_polled_with_exponential_back_off_that_a_succe
     await clock.advance(10)
     assert server.kinds() == ["whole"] * 10
     assert poller.record.pace == 1
-    await cancel([running])
 
 
 # What the server is.
@@ -311,7 +317,7 @@ async def test_after_a_timeout_details_are_requested_once_more_a_minute_later(se
             b'{"speculative_algorithm":"EAGLE3","speculative_num_steps":4}',
             ServedSpeculation("eagle3", 4),
         ),
-        ("tensorrt_llm.prom", NOT_FOUND, ServedSpeculation("eagle3", 3, "/models/eagle3")),
+        ("tensorrt_llm.prom", StatusError(404), ServedSpeculation("eagle3", 3, "/models/eagle3")),
         ("llamacpp.prom", SERVED, None),
     ],
 )
@@ -441,12 +447,12 @@ async def test_a_longer_interval_is_logged_when_it_begins_and_again_after_ten_mi
     assert len(logs) == 2
 
 
-async def test_a_poller_that_ends_leaves_its_part_of_the_budget_to_the_others(server, clock):
+async def test_a_poller_that_ends_leaves_its_part_of_the_budget_to_the_others(server, clock, running):
     server.cost, budget = 5.0, PollBudget()
-    running = asyncio.create_task(server.poller(budget=budget).run())
+    running.append(asyncio.create_task(server.poller(budget=budget).run()))
     await clock.advance(30)
     for other in range(10):
         budget.interval(other, 0.05, 1.0)
     assert budget.interval(0, 0.05, 1.0) == pytest.approx(1.1)
-    await cancel([running])
+    await cancel(running)
     assert budget.interval(0, 0.05, 1.0) == pytest.approx(1.0)
