@@ -196,17 +196,24 @@ async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines
     assert [part for part in absent if part in html] == []
 
 
-async def test_a_verdict_by_another_time_than_the_figures_says_which(engines):
-    by_shorter = engines[0].evaluated.model_copy(update={"basis": Basis.SHORTER, "seconds": 30.0})
-    texts = []
-    for update in ({}, {"verdict": Verdict.INSUFFICIENT}, {"evaluated": by_shorter}):
-        view = engines[0].model_copy(update=update)
-        html = await shown(query=PageQuery("", (view.id,)), views=[view], trace=lambda _: None)
-        texts.append(text_of(html).replace("\u202f", " "))
-    assert "The verdict is by the last 5 min." in texts[0]
-    assert "The verdict is by" not in texts[1]
-    assert "The verdict is by the last 30 s, other figures by 5m." in texts[2]
-    assert re.search(r"at least [\d.]+. ?\) last 30 s", texts[2])
+@pytest.mark.parametrize(
+    ("update", "evaluated", "parts", "absent"),
+    [
+        ({}, {}, [r"The verdict is by the last 5 min\."], []),
+        ({"verdict": Verdict.INSUFFICIENT}, {}, [], ["The verdict is by"]),
+        ({}, {"basis": Basis.SHORTER, "seconds": 30.0}, [r"The verdict is by the last 30 s, other figures by 5m\.", r"at least [\d.]+. ?\) last 30 s"], []),
+    ],
+    ids=["the same time", "no verdict", "a shorter time"],
+)  # fmt: skip
+async def test_a_verdict_by_another_time_than_the_figures_says_which(
+    engines, update, evaluated, parts, absent
+):
+    by = engines[0].evaluated.model_copy(update=evaluated)
+    view = engines[0].model_copy(update={"evaluated": by, **update})
+    html = await shown(query=PageQuery("", (view.id,)), views=[view], trace=lambda _: None)
+    text = text_of(html).replace("\u202f", " ")
+    assert [part for part in parts if not re.search(part, text)] == []
+    assert [part for part in absent if part in text] == []
 
 
 async def test_the_speed_up_of_newer_data_beside_a_verdict_that_stays_says_so(engines):
@@ -244,21 +251,30 @@ async def test_one_banner_has_the_ways_to_know_of_all_unclear_engines_and_an_ope
         assert "To know it:" not in own
 
 
-async def test_the_banner_names_each_target_once_and_counts_the_engines_whose_ways_it_omits(engines):
-    own = [(WAIT, replace(MEASURED, paste=f"observe --for 10m {number}")) for number in range(20)]
-    of_one = [{"id": str(number), "target": "chat", "ways_to_know": (WAIT,)} for number in range(8)]
-    of_many = [
-        {"id": str(number), "target": str(number), "ways_to_know": ways} for number, ways in enumerate(own)
-    ]
-    banners = []
-    for updates in (of_one, of_many[:4], of_many):
-        views = [engines[0].model_copy(update=UNSURE | update) for update in updates]
-        text = text_of(await shown(views=[*views, engines[1].model_copy(update={"target": "other"})]))
-        banners.append(text[text.index("How to find out, ") : text.index("Engines ")])
-    assert "For chat: Wait for" in banners[0]
-    assert "open them for details" not in banners[0]
-    assert "and 1 more engine: open them for details" in banners[1]
-    assert "and 17 more engines: open them for details" in banners[2]
+OF_ONE = [{"id": str(number), "target": "chat", "ways_to_know": (WAIT,)} for number in range(8)]
+OF_MANY = [
+    {"id": each, "target": each, "ways_to_know": (WAIT, replace(MEASURED, paste=f"observe --for 10m {each}"))}
+    for each in map(str, range(20))
+]
+
+
+@pytest.mark.parametrize(
+    ("updates", "parts", "absent"),
+    [
+        (OF_ONE, ["For chat: Wait for"], ["open them for details"]),
+        (OF_MANY[:4], ["and 1 more engine: open them for details"], []),
+        (OF_MANY, ["and 17 more engines: open them for details"], []),
+    ],
+    ids=["one target", "four targets", "twenty targets"],
+)
+async def test_the_banner_names_each_target_once_and_counts_the_engines_whose_ways_it_omits(
+    engines, updates, parts, absent
+):
+    views = [engines[0].model_copy(update=UNSURE | update) for update in updates]
+    text = text_of(await shown(views=[*views, engines[1].model_copy(update={"target": "other"})]))
+    banner = text[text.index("How to find out, ") : text.index("Engines ")]
+    assert [part for part in parts if part not in banner] == []
+    assert [part for part in absent if part in banner] == []
 
 
 # Targets and the exporter
@@ -290,19 +306,27 @@ async def test_targets_that_are_down_come_first_with_their_error(watched_snapsho
 # Events
 
 
-async def test_alarms_come_before_other_events_and_equal_ones_of_many_engines_share_a_row():
-    found = replace(DROPPED, type="engine_found", bad=False)
-    others = [replace(found, id=f"2-{number}", engine_id=f"e{number}") for number in range(50)]
-    dropped = [replace(DROPPED, id=f"3-{number}") for number in range(11)]
-    sections = []
-    for events in ([replace(DROPPED, time=1.0), *others, *dropped], others):
-        html = await shown(events=Events(events), now=260.0)
-        sections.append(html[html.index("events-title") : html.index("glossary")])
-    assert sections[0].count("<li") == 12
-    assert "Seen for the first time" not in sections[0]
-    assert sections[1].count("<li") == 1
-    assert "Seen for the first time" in sections[1]
-    assert "50 engines" in sections[1]
+FOUND = replace(DROPPED, type="engine_found", bad=False)
+FOUND_50 = [replace(FOUND, id=f"2-{number}", engine_id=f"e{number}") for number in range(50)]
+DROPPED_11 = [replace(DROPPED, id=f"3-{number}") for number in range(11)]
+
+
+@pytest.mark.parametrize(
+    ("events", "rows", "parts", "absent"),
+    [
+        ([replace(DROPPED, time=1.0), *FOUND_50, *DROPPED_11], 12, [], ["Seen for the first time"]),
+        (FOUND_50, 1, ["Seen for the first time", "50 engines"], []),
+    ],
+    ids=["alarms too", "no alarm"],
+)
+async def test_alarms_come_before_other_events_and_equal_ones_of_many_engines_share_a_row(
+    events, rows, parts, absent
+):
+    html = await shown(events=Events(events), now=260.0)
+    section = html[html.index("events-title") : html.index("glossary")]
+    assert section.count("<li") == rows
+    assert [part for part in parts if part not in section] == []
+    assert [part for part in absent if part in section] == []
 
 
 # Experiments
