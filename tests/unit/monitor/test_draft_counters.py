@@ -30,7 +30,10 @@ def plain(tokens, *, steps=None, first=20, **more):
     return sample(generation_tokens=tokens + first, first_tokens=first, decode_steps=steps, **more)
 
 
-UNTOLD = Speculation()
+def complete(counters, page, front_end="", **speculation):
+    return counters.complete(page, Speculation(**speculation), front_end)
+
+
 DRAFTED = sample("vllm", 10, 40, 20)
 ZERO = {"generation_tokens": 200, "decode_nanoseconds": 30 * 10**9}
 
@@ -89,10 +92,9 @@ ZERO = {"generation_tokens": 200, "decode_nanoseconds": 30 * 10**9}
     ],
 )  # fmt: skip
 def test_an_engine_speculates_or_not_or_it_is_unknown(samples, more, state):
-    settings = {name: value for name, value in more.items() if name != "front_end"}
     counters = DraftCounters()
     for each in samples:
-        counters.complete(each, Speculation(**settings), more.get("front_end", ""))
+        complete(counters, each, **more)
     assert counters.drafting is state
 
 
@@ -112,36 +114,36 @@ def test_an_engine_speculates_or_not_or_it_is_unknown(samples, more, state):
     ],
 )  # fmt: skip
 def test_drafts_and_their_tokens_follow_from_each_other_if_each_draft_has_k(speculation, drafts):
-    counters, settings = DraftCounters(), Speculation(**speculation)
-    untold = counters.complete(sample("vllm", 100, None, 200, positions=(120, 80)), settings, "")
+    counters = DraftCounters()
+    untold = complete(counters, sample("vllm", 100, None, 200, positions=(120, 80)), **speculation)
     assert untold[Counter.DRAFT_TOKENS] == (drafts and 100 * (400 // drafts))
-    counted = counters.complete(sample("vllm", None, 401, 200, positions=(120, 80)), settings, "")
+    counted = complete(counters, sample("vllm", None, 401, 200, positions=(120, 80)), **speculation)
     assert counted[Counter.DRAFTS] == drafts
     assert (counted[Counter.DRAFT_TOKENS], counters.drafting) == (401, Drafting.DRAFTS)
-    known = counters.complete(sample("vllm", 99, 401, 200), settings, "")
+    known = complete(counters, sample("vllm", 99, 401, 200), **speculation)
     assert known[Counter.DRAFTS] == 99
 
 
 def test_accepted_tokens_are_those_of_all_positions():
     counters = DraftCounters()
-    counted = counters.complete(sample("vllm", 100, 400, None, positions=(120, 80)), UNTOLD, "")
+    counted = complete(counters, sample("vllm", 100, 400, None, positions=(120, 80)))
     assert counted[Counter.ACCEPTED_TOKENS] == 200
-    beyond = counters.complete(sample("vllm", 100, 400, None, positions=(1,) * MAX_POSITIONS), UNTOLD, "")
+    beyond = complete(counters, sample("vllm", 100, 400, None, positions=(1,) * MAX_POSITIONS))
     assert beyond[Counter.ACCEPTED_TOKENS] is None
 
 
 def test_the_iterations_of_an_engine_that_counts_ended_requests_give_no_drafts():
     ended = sample("tensorrt_llm", None, 400, 200)
-    assert DraftCounters().complete(ended, Speculation("eagle3", tokens=4), "")[Counter.DRAFTS] is None
+    assert complete(DraftCounters(), ended, method="eagle3", tokens=4)[Counter.DRAFTS] is None
 
 
 def test_settings_that_arrive_later_begin_again_and_those_that_stay_do_not():
     """Else all drafts of the process would be new."""
     counters = DraftCounters()
-    counters.complete(sample("vllm", None, 400, 200), UNTOLD, "")
+    complete(counters, sample("vllm", None, 400, 200))
     begins = []
     for drafted in (404, 408):
-        counters.complete(sample("vllm", None, drafted, 200), Speculation("mtp", tokens=4), "")
+        complete(counters, sample("vllm", None, drafted, 200), method="mtp", tokens=4)
         begins.append(counters.begins_again)
     assert begins == [True, False]
 
@@ -150,8 +152,8 @@ def test_settings_that_arrive_later_begin_again_and_those_that_stay_do_not():
 def test_counters_that_an_allow_list_has_from_now_on_begin_again(drafts, begins_again):
     """A first draft that creates its counter is new; more than the tokens since the last poll are not."""
     counters = DraftCounters()
-    counters.complete(sample("vllm", generation_tokens=5000), UNTOLD, "")
-    counters.complete(sample("vllm", drafts, 4 * drafts, drafts, generation_tokens=5200), UNTOLD, "")
+    complete(counters, sample("vllm", generation_tokens=5000))
+    complete(counters, sample("vllm", drafts, 4 * drafts, drafts, generation_tokens=5200))
     assert counters.begins_again is begins_again
 
 
@@ -189,7 +191,7 @@ def tokens_as_steps(accepted, *, steps=None, drafts=1000, first=20, **more):
 )
 def test_a_server_that_counts_each_token_as_a_step_has_its_tokens_less_the_accepted_ones(page, steps):
     counters = DraftCounters()
-    counted = counters.complete(page, UNTOLD, "")
+    counted = complete(counters, page)
     assert counted[Counter.DECODE_STEPS] == steps
     assert counters.counts_tokens is (steps != page[Counter.DECODE_STEPS])
 
@@ -211,17 +213,17 @@ def test_neither_way_to_count_steps_is_taken_for_the_other(drafts, length, runni
         running_requests=float(running),
     )
     counters = DraftCounters()
-    counters.complete(page, UNTOLD, "")
+    complete(counters, page)
     is_clear = accepted > 3 * tolerance + 0.02 * (drafts + accepted)
     assert counters.counts_tokens in {are_tokens, are_tokens and is_clear}
 
 
 def test_quantiles_of_steps_are_absent_if_each_token_is_one():
     buckets = dict.fromkeys((Latency.DECODE_STEP, Latency.TIME_TO_FIRST_TOKEN), Buckets((1.0,), (5,)))
-    counted = DraftCounters().complete(tokens_as_steps(800, latencies=buckets), UNTOLD, "")
+    counted = complete(DraftCounters(), tokens_as_steps(800, latencies=buckets))
     assert counted.latencies.keys() == {Latency.TIME_TO_FIRST_TOKEN}
     page = tokens_as_steps(800, steps=1000, latencies=buckets)
-    assert DraftCounters().complete(page, UNTOLD, "").latencies == buckets
+    assert complete(DraftCounters(), page).latencies == buckets
 
 
 def test_steps_stay_those_of_tokens_in_a_new_process_until_its_counters_say_otherwise():
@@ -233,7 +235,7 @@ def test_steps_stay_those_of_tokens_in_a_new_process_until_its_counters_say_othe
         tokens_as_steps(10),
         tokens_as_steps(900, steps=1000),
     ):
-        counters.complete(page, UNTOLD, "")
+        complete(counters, page)
         begins.append((counters.counts_tokens, counters.begins_again))
     assert begins == [(False, False), (True, True), (True, False), (False, True)]
 
@@ -244,4 +246,4 @@ def test_steps_stay_those_of_tokens_in_a_new_process_until_its_counters_say_othe
 def test_the_steps_of_recorded_servers_are_theirs(name):
     reading = SampleReader().read((PAGES / name).read_bytes(), with_latencies=False)
     for page in reading.samples.values():
-        assert DraftCounters().complete(page, UNTOLD, "") == page
+        assert complete(DraftCounters(), page) == page

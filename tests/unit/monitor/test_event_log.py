@@ -13,6 +13,11 @@ WALL = 1_790_000_000.0
 ENGINE = {"target": "one", "model_name": "m", "engine": "0"}
 
 
+@pytest.fixture
+def log(clock):
+    return EventLog("a1", clock.monotonic, capacity=5)
+
+
 def fill(log, number, target="one"):
     for n in range(1, number + 1):
         log.record(Event("engine_reset", {"n": n}), WALL + n, {**ENGINE, "target": target})
@@ -30,8 +35,7 @@ def fill(log, number, target="one"):
         (3, "b2-2", [1, 2, 3], True),
     ],
 )
-def test_a_reader_gets_the_events_after_the_last_one_and_is_told_of_a_gap(clock, kept, since, found, gap):
-    log = EventLog("a1", clock.monotonic, capacity=5)
+def test_a_reader_gets_the_events_after_the_last_one_and_is_told_of_a_gap(log, kept, since, found, gap):
     fill(log, kept)
     events, is_gap = log.since(since)
     assert ([event.id for event in events], is_gap) == ([f"a1-{n}" for n in found], gap)
@@ -43,15 +47,13 @@ def test_a_reader_gets_the_events_after_the_last_one_and_is_told_of_a_gap(clock,
 @pytest.mark.parametrize(
     "identifier", ["", "3", "a1-", "a1-x", "-3", "a1-3 ", "A1-3", "a1-३", "a1-" + "9" * 16]
 )
-def test_an_invalid_identifier_is_rejected(clock, identifier):
-    log = EventLog("a1", clock.monotonic, capacity=5)
+def test_an_invalid_identifier_is_rejected(log, identifier):
     fill(log, 3)
     with pytest.raises(ValueError, match="is not the id of an event"):
         log.since(identifier)
 
 
-def test_an_event_has_the_same_content_in_the_log_and_for_readers(clock, logs):
-    log = EventLog("a1", clock.monotonic, capacity=5)
+def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
     fields = {"kind": "sudden", "length": 1.5, "since": "", "accepted_by_position": [3, 2]}
     log.record(Event("acceptance_dropped", fields), WALL, ENGINE)
     log.record(Event("state_changed", {"state": "unreachable"}, bad=True), WALL, {"target": "one"})

@@ -24,7 +24,11 @@ WHOLE_PAGES = sorted(path for path in PAGES.iterdir() if path.suffix in {".prom"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
 NAMES = frozenset(MEANINGS)
 DRAFTS = b"vllm:spec_decode_num_drafts_total"
-"""In the place of each ``D`` of the pages and lines below."""
+
+
+def drafts(text: bytes) -> bytes:
+    """Return a page or line; ``D`` stands for a series that is wanted."""
+    return text.replace(b"D", DRAFTS)
 
 
 def by_layout(layout: Layout, page: bytes) -> list[float] | None:
@@ -89,7 +93,7 @@ def test_the_corpus_is_read_or_rejected_as_its_file_names_state(path):
     ],
 )
 def test_a_line_is_read_as_prometheus_writes_it(line, labels, value):
-    [(series, found)] = samples(line.replace(b"D", DRAFTS) + b"\n").items()
+    [(series, found)] = samples(drafts(line) + b"\n").items()
     assert (dict(series.labels), found) == (labels, value)
 
 
@@ -104,7 +108,7 @@ def test_a_line_is_read_as_prometheus_writes_it(line, labels, value):
     ids=["comments", "empty lines", "an end before a series", "unwanted lines that are unreadable"],
 )  # fmt: skip
 def test_lines_that_are_not_wanted_are_not_read(page):
-    assert samples(page.replace(b"D", DRAFTS)) == {ParsedSeries(DRAFTS, ()): 1.0}
+    assert samples(drafts(page)) == {ParsedSeries(DRAFTS, ()): 1.0}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +135,7 @@ def test_lines_that_are_not_wanted_are_not_read(page):
 )  # fmt: skip
 def test_a_page_with_an_unreadable_line_is_rejected(says, line):
     with pytest.raises(PageError, match=f"^line 2 {says}"):
-        samples(b"a 1\n" + line.replace(b"D", DRAFTS) + b"\n# EOF\n")
+        samples(b"a 1\n" + drafts(line) + b"\n# EOF\n")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +151,7 @@ def test_a_page_with_an_unreadable_line_is_rejected(says, line):
 )  # fmt: skip
 def test_the_error_of_an_unreadable_page_has_place_and_reason(page, says):
     with pytest.raises(PageError) as caught:
-        samples(page.replace(b"D", DRAFTS))
+        samples(drafts(page))
     assert str(caught.value).startswith(says)
     assert caught.value.reason == "malformed"
     assert str(caught.value).isprintable()
@@ -196,7 +200,7 @@ def test_a_page_of_another_layout_is_not_read_by_it(changed):
     ],
 )
 def test_a_line_without_a_clear_beginning_is_read_again_each_time(page, later):
-    page, later = (text.replace(b"D", DRAFTS) for text in (page, later))
+    page, later = drafts(page), drafts(later)
     layout = read_layout(page, NAMES)
     assert by_layout(layout, page) is by_layout(layout, later) is None
     assert len(samples(later)) == 2

@@ -204,7 +204,7 @@ def test_the_values_of_a_sample_are_made_of_its_series(page, values):
 def test_a_value_that_no_counter_can_have_is_rejected(value):
     with pytest.raises(PageError, match="which no counter can have"):
         read(each(GENERATED, value))
-    alone = EnginePlaces({(each, 0): [place] for place, each in enumerate(Counter)}, ENGINES[0])
+    alone = EnginePlaces({(counter, 0): [place] for place, counter in enumerate(Counter)}, ENGINES[0])
     with pytest.raises(PageError, match="which no counter can have"):  # also where each counter is one series
         alone.sample([1.0] * (len(Counter) - 1) + [float(value)], None, with_latencies=False)
 
@@ -234,8 +234,8 @@ def test_without_drafts_that_have_the_first_position_nothing_of_drafts_is_known(
     numbers = {"drafted": (first, 8, 7), "accepted": (6, 5, 4)}
     lines = [
         f'trtllm_spec_decode_{name}_tokens_total{{token_position="{place}"}} {number}'
-        for name, each in numbers.items()
-        for place, number in enumerate(each)
+        for name, counts in numbers.items()
+        for place, number in enumerate(counts)
         if number
     ]
     sample = only("\n".join([*lines, ""]).encode())

@@ -144,6 +144,10 @@ def test_a_certificate_can_need_an_allowed_name(web_file, authority, identities,
 BOTH_USERS = f"{USERS}  bob: {HASH}\n"
 
 
+def users(config):
+    return list(config.current.settings.basic_auth_users)
+
+
 TOOLKIT = f"""
 rate_limit: {{interval: 1s, burst: 5}}
 http_server_config:
@@ -160,7 +164,7 @@ async def test_keys_of_exporter_toolkit_without_an_effect_are_named_once(web_fil
         replace_file(web_file, TOOLKIT.replace("alice", "alicia").encode())
         await config.check()
         await config.check()
-    assert list(config.current.settings.basic_auth_users) == ["alicia"]
+    assert users(config) == ["alicia"]
     assert [each["event"] for each in logs] == ["web_config_keys_ignored", "web_config_reloaded"]
     assert logs[0]["keys"] == ["http_server_config", "rate_limit", "prefer_server_cipher_suites"]
 
@@ -173,7 +177,7 @@ async def test_a_new_user_and_a_new_certificate_with_its_key_apply(web_file, clo
         replace_file(web_file, f"{CERTIFICATE}{BOTH_USERS}".encode())
         await config.check()
         contexts.append(config.context())
-        assert list(config.current.settings.basic_auth_users) == ["alice", "bob"]
+        assert users(config) == ["alice", "bob"]
         replace_file(web_file.with_name("server.pem"), issued.cert_chain_pems[0].bytes())
         await config.check()
         assert (config.context(), config.successful) == (contexts[-1], False)
@@ -191,10 +195,10 @@ async def test_changed_files_are_followed(web_file, clock, until):
     following = asyncio.create_task(config.follow())
     replace_file(web_file, BOTH_USERS.encode())
     with capture_logs():
-        while list(config.current.settings.basic_auth_users) == ["alice"]:
+        while users(config) == ["alice"]:
             await clock.advance(CHECK_INTERVAL)
             await until(lambda: clock.asleep)
-    assert list(config.current.settings.basic_auth_users) == ["alice", "bob"]
+    assert users(config) == ["alice", "bob"]
     await cancel([following])
 
 

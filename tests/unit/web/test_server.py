@@ -275,7 +275,7 @@ async def test_a_connection_with_an_active_request_is_replaced_only_if_that_take
 
 @pytest.mark.parametrize(("error", "is_replaced"), [(errno.EMFILE, True), (errno.ECONNABORTED, False)])
 async def test_without_a_free_descriptor_the_longest_idle_connection_is_replaced(
-    idle, until, monkeypatch, error, is_replaced
+    idle, monkeypatch, error, is_replaced
 ):
     loop, failing = asyncio.get_running_loop(), OSError(error, "as the system says it")
     accept = AsyncMock(

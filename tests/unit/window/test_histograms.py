@@ -39,49 +39,51 @@ class Fed:
         self.histograms.add(latencies(*counts, bounds=bounds), lengths, self.now, INTERVAL)
         return self
 
-    def found(self, later=0.0):
-        """Return the counts of the buckets, and the number of answers."""
+    def counts(self, later=0.0):
         found = self.histograms.latencies(self.now + later)
-        counts = found[Latency.DECODE_STEP].counts if found else None
-        return counts, self.histograms.answers(self.now + later).requests
+        return found[Latency.DECODE_STEP].counts if found else None
+
+    def answers(self, later=0.0):
+        return self.histograms.answers(self.now + later).requests
 
 
 @pytest.mark.parametrize(("polls", "within"), [(0, None), (1, None), (4, 3), (31, 30), (100, 30)])
 def test_a_window_has_what_each_bucket_got_since_its_begin(polls, within):
     fed = Fed(polls=polls)
-    assert fed.found()[0] == (within and (within, 2 * within, 3 * within))
+    assert fed.counts() == (within and (within, 2 * within, 3 * within))
     assert fed.histograms.answers(fed.now) == Answers(*(n * (within or 0) for n in (1, 10**5, 10**4, 10**6)))
 
 
 @pytest.mark.parametrize(("later", "is_there"), [(0.0, True), (9.9, True), (30.0, True), (30.1, False)])
 def test_a_window_stays_until_three_intervals_without_histograms(later, is_there):
     fed = Fed(polls=100)
-    assert fed.found(later) == (((30, 60, 90), 30) if is_there else (None, 0))
+    assert (fed.counts(later), fed.answers(later)) == (((30, 60, 90), 30) if is_there else (None, 0))
 
 
 def test_an_outage_longer_than_the_window_is_not_in_it():
     fed = Fed(length=60.0).poll((1, 1, 1))
     fed.now = 90.0
-    assert fed.poll((100, 100, 100)).found()[0] is None
-    assert fed.poll((101, 102, 103)).found()[0] == (1, 2, 3)
+    assert fed.poll((100, 100, 100)).counts() is None
+    assert fed.poll((101, 102, 103)).counts() == (1, 2, 3)
 
 
 def test_the_histograms_of_a_page_belong_together():
     """Their order does not matter, and one that is broken takes the page with it."""
-    first, falling, third, expected = (
-        {Latency.QUEUE: Buckets((5.0, inf), counts)} for counts in ((0, 1), (3, 2), (4, 6), (1, 4))
-    )
+
+    def queue(*counts):
+        return {Latency.QUEUE: Buckets((5.0, inf), counts)}
+
     histograms = Histograms(60.0)
-    histograms.add(latencies(1, 2, 3) | first, None, 0.0, INTERVAL)
-    histograms.add(falling | latencies(2, 4, 6), None, 10.0, INTERVAL)
+    histograms.add(latencies(1, 2, 3) | queue(0, 1), None, 0.0, INTERVAL)
+    histograms.add(queue(3, 2) | latencies(2, 4, 6), None, 10.0, INTERVAL)
     assert histograms.latencies(10.0) == {}
-    histograms.add(third | latencies(3, 6, 9), None, 20.0, INTERVAL)
-    assert histograms.latencies(20.0) == latencies(1, 2, 3) | expected
+    histograms.add(queue(4, 6) | latencies(3, 6, 9), None, 20.0, INTERVAL)
+    assert histograms.latencies(20.0) == latencies(1, 2, 3) | queue(1, 4)
 
 
 def test_other_bounds_reset_the_window():
     fed = Fed(polls=5).poll((7, 9), bounds=(0.5, inf))
-    assert fed.found()[0] is None
+    assert fed.counts() is None
     fed.poll((8, 11), bounds=(0.5, inf))
     assert fed.histograms.latencies(fed.now) == latencies(1, 2, bounds=(0.5, inf))
 
@@ -90,33 +92,33 @@ def test_after_a_restart_observations_count_from_its_begin():
     fed = Fed(polls=3)
     fed.histograms.restart(25.0)
     fed.poll((1, 1, 5), 4)
-    assert fed.found() == ((2 + 1, 4 + 1, 6 + 5), 2 + 4)
+    assert (fed.counts(), fed.answers()) == ((2 + 1, 4 + 1, 6 + 5), 2 + 4)
 
 
 def test_after_a_restart_at_an_unknown_time_latencies_and_answers_are_still_of_one_window():
     fed = Fed(length=30.0, polls=10)
     fed.histograms.restart(None)
-    assert fed.poll((1, 1, 5), 7).found() == ((2, 4, 6), 2)
-    assert fed.poll((2, 2, 9), 8).found() == ((1 + 1, 2 + 1, 3 + 4), 1 + 1)
+    assert (fed.poll((1, 1, 5), 7).counts(), fed.answers()) == ((2, 4, 6), 2)
+    assert (fed.poll((2, 2, 9), 8).counts(), fed.answers()) == ((1 + 1, 2 + 1, 3 + 4), 1 + 1)
 
 
 @pytest.mark.parametrize("counts", [(1, 1, 1), (3, 9, 8), (30, 30, 29)])
 def test_buckets_that_decrease_or_are_not_cumulative_are_not_counted(counts):
     fed = Fed(polls=3).poll(counts, 9)
-    assert fed.found() == ((2, 4, 6), 2)
+    assert (fed.counts(), fed.answers()) == ((2, 4, 6), 2)
 
 
 def test_impossible_answers_take_the_page_with_them():
     fed = Fed(polls=3).poll((3, 6, 9), 1)
-    assert fed.found() == ((2, 4, 6), 2)
-    assert fed.poll((4, 8, 12), 2).found() == ((3, 6, 9), 3)
+    assert (fed.counts(), fed.answers()) == ((2, 4, 6), 2)
+    assert (fed.poll((4, 8, 12), 2).counts(), fed.answers()) == ((3, 6, 9), 3)
 
 
 @pytest.mark.parametrize(("length", "within"), [(30.0, 3), (90.0, 7)])
 def test_another_length_of_the_window_holds_from_the_next_page_on(length, within):
     fed = Fed(length=60.0, polls=10)
     fed.histograms.keep = length
-    assert fed.poll((10, 20, 30), 10).found()[0] == (within, 2 * within, 3 * within)
+    assert fed.poll((10, 20, 30), 10).counts() == (within, 2 * within, 3 * within)
 
 
 COUNT = st.one_of(st.integers(0, 9), st.integers(0, 2**53 - 1), st.just(2**53 - 1))
@@ -126,7 +128,7 @@ COUNT = st.one_of(st.integers(0, 9), st.integers(0, 2**53 - 1), st.just(2**53 - 
 def test_the_counts_over_a_window_are_a_valid_histogram_for_any_page(pages):
     fed = Fed(length=60.0)
     for counts in pages:
-        found = fed.poll(counts).found()[0] or ()
+        found = fed.poll(counts).counts() or ()
         assert [0, *found] == sorted([0, *found])
 
 
