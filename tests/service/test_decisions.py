@@ -11,7 +11,6 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import PAYING, Action
 from spec_decode_exporter.config.comparison_settings import CostSettings
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.views.verdict_text import verdict_text
 from tests.conftest import make_sample
 from tests.fakes.engines import WALL
 
@@ -113,5 +112,4 @@ def test_a_collapse_is_told_in_seconds_and_a_recovery_after_minutes():
     assert changes(shown)[0] <= 8
     for snapshot in (shown[second] for second in range(610, 900)):
         if snapshot.drops.live:
-            assert not verdict_text(snapshot).startswith("Speculation pays")
             assert "sudden_drop" in {finding.name for finding in snapshot.findings}

@@ -137,7 +137,6 @@ ROWS: tuple[Row, ...] = (
         beyond={
             "bytes": filled(b"", b" ", b"", models.MAX_BYTES + 1),
             "values": filled(b'{"x":[', b"[],", b"[]]}"),
-            "nesting": lambda: b"[" * models.MAX_VALUES,
         },
     ),
 )

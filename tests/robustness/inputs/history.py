@@ -22,7 +22,7 @@ from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Selec
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.engines import ENGINES
 from tests.robustness.faults import sends, serving
-from tests.robustness.inputs.row import Make, Row, as_json, filled
+from tests.robustness.inputs.row import Make, Row, as_json
 from tests.robustness.inputs.server_pages import JSON, answer
 
 _NAME: Final = "vllm:generation_tokens_total"
@@ -84,17 +84,6 @@ ROWS: Final = (
         worst={"as many servers as fit": _series(12_000)},
         beyond={
             "bytes": _series(20_000),
-            "values": filled(b'{"status":"success","data":[', b"[],", b"[]]}", MAX_BODY),
-            # The instance of one is the target's address, that of the other its name.
-            "servers that fit": as_json(
-                {
-                    "status": "success",
-                    "data": [
-                        {"__name__": _NAME, "instance": name, "x": "\x1b"}
-                        for name in ("10.0.0.1:8000", "chat")
-                    ],
-                }
-            ),
         },
     ),
     Row(
@@ -107,7 +96,6 @@ ROWS: Final = (
         },
         beyond={
             "bytes": lambda: _matrix([range(70_000)]),
-            "values": filled(b'{"status":"success","data":[', b"[],", b"[]]}", MAX_BODY),
             "engines that come and go": lambda: _matrix([[n] for n in range(MAX_LAYOUTS + 2)]),
         },
     ),

@@ -199,9 +199,10 @@ def test_one_server_alone_is_that_of_one_target_alone():
     [
         (CHAT, [ELSEWHERE], "none of the 1 servers there is this target: elsewhere:8000"),
         (OF_NO_POD, PODS, r"none of the 3 servers .* choose its server by `match`"),
+        (CHAT, [server(instance="10.0.0.1:8000"), server(instance="chat")], "2 servers there fit this target: 10.0.0.1:8000, chat; choose"),
         (OF_NAMESPACE, [server(instance=f"{n}", namespace="prod") for n in range(5)], "5 servers there fit this target: 0, 1, 2 and others; choose one"),
     ],
-    ids=["another address", "labels that contradict", "several that fit"],
+    ids=["another address", "labels that contradict", "address and name", "several that fit"],
 )  # fmt: skip
 def test_a_server_that_is_not_found_is_an_error_with_its_remedy(of, servers, reason):
     with pytest.raises(HistoryError, match=reason):

@@ -30,7 +30,6 @@ async def only_engine(stored, **options):
     return engine
 
 
-@pytest.mark.slow
 async def test_the_speed_up_contains_the_truth_of_the_simulator(enabled):
     engine = await only_engine(enabled)
     truth = speedup(

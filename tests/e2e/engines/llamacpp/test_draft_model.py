@@ -1,7 +1,6 @@
 import pytest
 from clients import Load, drive, driving
 from counted import completed, settled_counters
-from drop import drop_and_recovery
 from llamacpp_server import SYNTHETIC_RATES, draft_model, llamacpp, requests
 from watch import LONG, row, state, watch
 
@@ -12,8 +11,11 @@ K = len(RATES)
 ENOUGH = 30_000  # drafts after which chance moves the rarest rate by less than 1 %
 
 
-def test_every_number_equals_what_the_responses_say_and_a_drop_is_flagged_soon(remark):
-    with llamacpp("llamacpp-drop", draft_model(K)) as server, watch("llamacpp-drop", server.url) as watching:
+def test_every_number_equals_what_the_responses_say(remark):
+    with (
+        llamacpp("llamacpp-draft", draft_model(K)) as server,
+        watch("llamacpp-draft", server.url) as watching,
+    ):
         sent = drive(server.url, Load(temperature=0, seconds=5, api=requests(200)))
         truth = completed(server, sent)
         page = settled_counters(watching, truth)
@@ -21,8 +23,6 @@ def test_every_number_equals_what_the_responses_say_and_a_drop_is_flagged_soon(r
         assert truth.acceptance > 0.5
         assert page.sum("spec_decode_configured_tokens") == K
         assert state(page) == "active"
-
-        remark(f"llama.cpp: {drop_and_recovery(watching, server.url, requests(200), worse=0.8)}")
         assert watching.complaints(filtered=False) == []
 
 
